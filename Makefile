@@ -1,0 +1,77 @@
+# Every target sets up .venv first if it is missing or older than what it was made from.
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP_DONE := $(VENV)/.setup-done
+DOCS_DONE := $(VENV)/.docs-done
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
+
+# One thread per process: several OpenMP threads beside another process slow both down.
+export OMP_NUM_THREADS ?= 1
+# Nothing in the tests or the experiments is fetched from a model hub.
+export HF_HUB_OFFLINE := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test test-slow lint format bench docs dist reproduce clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP_DONE) ## make .venv with everything that the tests need
+
+# The stamp is written last, and removed before anything changes: without it .venv starts anew.
+$(SETUP_DONE): pyproject.toml constraints.txt
+	@test -e $@ || { echo "Setting up $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@rm -f $@
+	$(PIP_INSTALL) -e ".[dev,experiments]"
+	@touch $@
+
+$(DOCS_DONE): $(SETUP_DONE)
+	$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
+test: lint ## lint, then run every test that is not marked slow, and the doctests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
+
+test-slow: setup ## run the tests marked slow
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+lint: setup ## check format, style and types
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+
+format: setup ## rewrite the code in the project's format
+	$(BIN)/python -m ruff check --fix-only .
+	$(BIN)/python -m ruff format .
+
+bench: setup ## run every benchmark
+	@for script in benchmarks/*.py; do \
+		test -e "$$script" || continue; \
+		echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+	done
+
+docs: $(DOCS_DONE) ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+dist: setup ## build wheel and sdist, and try the wheel alone in an empty environment
+	rm -rf dist
+	PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(BIN)/python -m build
+	@set -eu; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
+	$(BIN)/python -m venv "$$empty/venv"; \
+	"$$empty/venv/bin/python" -m pip install --disable-pip-version-check -qq \
+		-c constraints.txt dist/*.whl; \
+	cp tests/readme_example.py README.md "$$empty"; \
+	cd "$$empty"; venv/bin/python -I readme_example.py README.md; \
+	echo "The wheel runs the README's example."
+
+reproduce: setup ## reproduce the paper's results in a short run
+	$(BIN)/swor reproduce
+
+clean: ## remove everything that was built
+	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Diagnostics: exact and measured bias and variance of estimators."""

@@ -1,0 +1,1 @@
+"""Probabilities of samples without replacement, in log space."""

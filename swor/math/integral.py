@@ -1,0 +1,147 @@
+r"""Set probabilities and leave-one-out ratios by quadrature.
+
+Give every outcome an independent exponential clock of rate $p_i$. The sample is $S \setminus C$ from
+the domain $D \setminus C$ when all of $S \setminus C$ ring before the first outside $S$, so with
+$t = e^x / \text{rest}$ and $y_i = x + \log p_i - \log \text{rest}$
+
+$$p^{D \setminus C}(S \setminus C) = \int e^{x - e^x} \prod_{i \in S \setminus C} U(y_i) \, dx,
+\qquad U(y) = 1 - e^{-e^y}.$$
+
+The integrand is analytic in a strip around the real line and decays at both ends, so the plain
+trapezoid rule converges geometrically. Its logarithm is concave, with its peak between 0 and
+$\log(k + 1)$, so the interval on which it matters is found by a few Newton steps that approach each
+end from outside. All $R(S, s)$ and $R^{D \setminus s}(S, s')$ share the nodes; all pairs are one
+matrix product. Everything is measured from the peak, so float32 is enough for probabilities of
+any size. Cost $O(k \cdot \text{nodes} + k^2 \cdot \text{nodes})$, the second a matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def nodes_for(dtype: torch.dtype) -> int:
+    """Nodes that bring the quadrature error below the rounding of ``dtype``."""
+    return 192 if dtype == torch.float64 else 64
+
+
+def log_excess(y: Tensor) -> Tensor:
+    r"""$\log U(y) - \min(y, 0)$, between $\log(1 - 1/e)$ and 0: the bounded part of $\log U$."""
+    v = torch.exp(y.clamp(min=-80.0))  # below, U(y) = e^y to the last bit
+    return torch.log(-torch.expm1(-v) / v.clamp(max=1.0))
+
+
+def slope(y: Tensor) -> Tensor:
+    r"""$\frac{d}{dy} \log U(y) = v / (e^v - 1)$ with $v = e^y$: from 1 down to 0."""
+    v = torch.exp(y.clamp(min=-80.0, max=4.0))  # v / (e^v - 1) < 1e-21 beyond
+    return v / torch.expm1(v)
+
+
+class Integrand(NamedTuple):
+    """Logarithms of the integrand and of its factors at the nodes, relative to the peak."""
+
+    x: Tensor  # (*batch, nodes), the nodes
+    log_f: Tensor  # (*batch, nodes), all factors
+    log_u: Tensor  # (*batch, k, nodes), each factor
+    log_p_over_u: Tensor  # (*batch, k), each p over its factor at the peak
+    log_f_peak: Tensor  # (*batch,), the integrand at the peak
+    width: Tensor  # (*batch,), the distance between nodes
+
+
+def integrand(log_p: Tensor, log_rest: Tensor, *, left_out: int) -> Integrand:
+    """Fit the nodes and evaluate the integrand.
+
+    Args:
+        log_p: (*batch, k); need not be normalised.
+        log_rest: (*batch,), finite.
+        left_out: how many factors will be divided out at the most: 0, 1 or 2.
+    """
+    a = log_p - log_rest.unsqueeze(-1)
+    x = _peak(a.detach())
+    y, m = a + x, torch.exp(x)
+    left, right = _bracket(y.detach(), m, left_out)
+    nodes = nodes_for(log_p.dtype)
+    grid = torch.linspace(0.0, 1.0, nodes, dtype=a.dtype, device=a.device)
+    d = left + (right - left) * grid
+    excess = log_excess(y)
+    log_u = _rise(y.unsqueeze(-1), d.unsqueeze(-2)) - excess.unsqueeze(-1)
+    log_f = log_u.sum(-2) + d - m * torch.expm1(d)
+    log_f_peak = (y.clamp(max=0.0) + excess).sum(-1) + (x - m).squeeze(-1)
+    log_p_over_u = y.clamp(min=0.0) - excess + (log_rest.unsqueeze(-1) - x)
+    width = (right - left).squeeze(-1) / (nodes - 1)
+    return Integrand(x + d, log_f, log_u, log_p_over_u, log_f_peak, width)
+
+
+def _rise(y: Tensor, d: Tensor) -> Tensor:
+    r"""$\log U(y + d) - \min(y, 0)$, the large parts cancelled by hand."""
+    straight = torch.minimum(d + y.clamp(min=0.0), -y.clamp(max=0.0))
+    return straight + log_excess(y + d)
+
+
+def _peak(a: Tensor) -> Tensor:
+    r"""Where the integrand is largest: $e^x = 1 + \sum_i \text{slope}(a_i + x)$, in $[0, \log(k + 1)]$."""
+    highest = math.log(a.shape[-1] + 1)
+    x = torch.log1p(slope(a + 0.5 * highest).sum(-1, keepdim=True))
+    for _ in range(4):
+        s = slope(a + x)
+        v = torch.exp((a + x).clamp(max=4.0))
+        curvature = (s * (1.0 - v - s)).sum(-1, keepdim=True) - torch.exp(x)
+        x = (x - (1.0 + s.sum(-1, keepdim=True) - torch.exp(x)) / curvature).clamp(0.0, highest)
+    return x
+
+
+def _bracket(y: Tensor, m: Tensor, left_out: int) -> tuple[Tensor, Tensor]:
+    """Where the integrand falls below rounding of its peak, on either side of it."""
+    drop = -math.log(torch.finfo(y.dtype).eps) + 2.0
+    return _left(y, m, drop, left_out), _right(m, drop)
+
+
+def _right(m: Tensor, drop: float) -> Tensor:
+    r"""The root $d > 0$ of $m (e^d - d - 1) = \text{drop}$, which bounds the integrand by concavity."""
+    c = drop / m
+    d = torch.minimum(torch.sqrt(2.0 * c), torch.log1p(c) + 1.0)
+    for _ in range(2):
+        d = d - (torch.expm1(d) - d - c) / torch.expm1(d)
+    return d
+
+
+def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
+    """Newton steps from the left, where a concave function is never overshot.
+
+    The integrand that reaches furthest left has lost its steepest factors, the smallest p.
+    """
+    if left_out:
+        y = y.topk(max(y.shape[-1] - left_out, 0), dim=-1).values
+    at_peak = log_excess(y)
+    d = -(drop + m)
+    for _ in range(6):
+        value = (_rise(y, d) - at_peak).sum(-1, keepdim=True) + d - m * torch.expm1(d)
+        steepness = slope(y + d).sum(-1, keepdim=True) + 1.0 - m * torch.exp(d)
+        d = torch.maximum(d, d - (value + drop) / steepness)
+    return d
+
+
+def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
+    r"""The unnormalised logarithms of $p_s R(S, s)$, and those of $p_{s'} R^{D \setminus s}(S, s')$.
+
+    See :func:`swor.math.subsets.log_draws`, which returns the same.
+    """
+    f = integrand(log_p, log_rest, left_out=2)
+    half = 0.5 * (f.log_f - f.log_f.amax(-1, keepdim=True))
+    v = torch.exp(half.unsqueeze(-2) - f.log_u)
+    log_one = torch.log(v @ torch.exp(half).unsqueeze(-1)).squeeze(-1)
+    log_two = torch.log(v @ v.mT)
+    return (
+        log_one + f.log_p_over_u,
+        log_two - log_one.unsqueeze(-1) + f.log_p_over_u.unsqueeze(-2),
+    )
+
+
+def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
+    """The logarithm of p(S), for a normalised p."""
+    f = integrand(log_p, log_rest, left_out=0)
+    return f.log_f.logsumexp(-1) + torch.log(f.width) + f.log_f_peak

@@ -1,0 +1,198 @@
+r"""Leave-one-out ratios and set probabilities: the choice of method, and the edges of the domain.
+
+Two edges are exact by definition and not by luck of rounding. Where nothing is left outside the
+sample, every ratio is 1. An outcome of probability 0 drops out of its set: its weight is 0 and the
+others have the weights that they would have without it. The methods are given such an outcome with
+an overwhelming mass instead, since what is surely drawn first does not bear on the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from swor.errors import can_look, check_log_probs, check_normalized, check_same, check_shape
+from swor.math import integral, orderings, subsets
+from swor.math.logspace import log1mexp, log_remaining, working_dtype
+
+Method = Literal["auto", "subsets", "integral", "orderings"]
+
+METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
+LARGEST = {"auto": None, "integral": None, "subsets": 20, "orderings": 9}
+AUTO_SUBSETS = 8  # up to here the recursion is the faster one: benchmarks/ratios.py
+OVERWHELMING = 200.0
+
+
+class Draws(NamedTuple):
+    """How likely each element was the first of the sample, and each other the second, given S."""
+
+    log_first: Tensor  # log p_s R(S, s), (*batch, k)
+    log_second: Tensor  # log p_s' R^{D∖s}(S, s'), (*batch, k, k), row s; log p_s on the diagonal
+    log_r: Tensor  # log R(S, s), (*batch, k)
+    log_r2: Tensor  # log R^{D∖s}(S, s'), (*batch, k, k); 0 on the diagonal
+
+
+def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
+    r"""$\log p(B) = \sum_i \log p(b_i) - \log(1 - \sum_{j<i} p(b_j))$, ``eq:p_B_k``.
+
+    The log-probability of drawing the sample without replacement in this order. Differentiable.
+
+    Args:
+        log_p: log-probabilities in the order drawn, (*batch, k).
+        log_rest: log of the mass outside the sample, (*batch,); None means log(1 − Σp). Where it is
+            given, the two are normalised together.
+
+    Returns:
+        (*batch,)
+
+    >>> log_prob_ordered(torch.tensor([0.5, 0.25]).log()).exp()  # 0.5 * 0.25 / 0.5
+    tensor(0.2500)
+    """
+    full, rest, _ = _complete(log_p, log_rest)
+    log_t = log_remaining(full, rest)[..., :-1]
+    impossible = full == -torch.inf
+    terms = torch.where(impossible, 0.0, full) - torch.where(impossible, 0.0, log_t)
+    return torch.where(impossible.any(-1), -torch.inf, terms.sum(-1)).to(log_p.dtype)
+
+
+def log_prob_set(
+    log_p: Tensor, log_rest: Tensor | None = None, *, method: Method = "auto"
+) -> Tensor:
+    r"""$\log p(S) = \log \sum_{B \in \mathcal{B}(S)} p(B)$, ``eq:P_S_def``.
+
+    The log-probability of drawing this set without replacement, in whatever order. Differentiable.
+
+    Args:
+        log_p: log-probabilities of the elements, (*batch, k), in any order.
+        log_rest: log of the mass outside the set, (*batch,); None means log(1 − Σp). Where it is
+            given, the two are normalised together.
+        method: as in :func:`leave_one_out`.
+
+    Returns:
+        (*batch,)
+
+    >>> log_prob_set(torch.tensor([0.5, 0.25]).log()).exp()  # 0.25 + 0.25 * 0.5 / 0.75
+    tensor(0.4167)
+    """
+    full, rest, log_total = _complete(log_p, log_rest)
+    module = METHODS[_choose(method, log_p.shape[-1])]
+    inner_p, inner_rest = _without_edges(full, rest, log_total)
+    total = log_total.unsqueeze(-1)
+    log_prob: Tensor = module.log_prob_set(inner_p - total, inner_rest - log_total)
+    log_prob = torch.where(rest == -torch.inf, 0.0, log_prob)
+    return torch.where((full == -torch.inf).any(-1), -torch.inf, log_prob).to(log_p.dtype)
+
+
+@overload
+def leave_one_out(
+    log_p: Tensor,
+    log_rest: Tensor | None = ...,
+    *,
+    second_order: Literal[False] = ...,
+    method: Method = ...,
+) -> Tensor: ...
+@overload
+def leave_one_out(
+    log_p: Tensor,
+    log_rest: Tensor | None = ...,
+    *,
+    second_order: Literal[True],
+    method: Method = ...,
+) -> tuple[Tensor, Tensor]: ...
+def leave_one_out(
+    log_p: Tensor,
+    log_rest: Tensor | None = None,
+    *,
+    second_order: bool = False,
+    method: Method = "auto",
+) -> Tensor | tuple[Tensor, Tensor]:
+    r"""$\log R(S, s)$ with $R(S, s) = p^{D \setminus s}(S \setminus s) / p(S)$.
+
+    The leave-one-out ratio: $p(s) R(S, s)$ is the chance that $s$ was drawn first, given the set.
+    A constant: it carries no gradient.
+
+    Args:
+        log_p: log-probabilities of the elements of the set, (*batch, k), in any order.
+        log_rest: log of the mass outside the set, (*batch,); None means log(1 − Σp), which is lost
+            to rounding where the set has nearly all the mass, so give it if you know it. Where it is
+            given, the two are normalised together.
+        second_order: also return the ratios within the set without one element,
+            ``eq:second_order_leave_one_out_ratio``.
+        method: "subsets", a recursion over subsets, exact, O(k 2^k), k ≤ 20; "integral", a fitted
+            quadrature, exact to rounding, O(k²); "orderings", brute force for checks, k ≤ 9; "auto",
+            subsets up to k = 8 and the integral beyond.
+
+    Returns:
+        log R (*batch, k), or (log R, log R2 (*batch, k, k)) where row s has
+        $\log R^{D \setminus s}(S, s')$ and the diagonal is 0.
+
+    >>> leave_one_out(torch.full((2,), 0.1).log()).exp()  # uniform over 10: R = 10 / 2
+    tensor([5.0000, 5.0000])
+    """
+    chances = draws(log_p, log_rest, method=method)
+    log_r = chances.log_r.to(log_p.dtype)
+    return (log_r, chances.log_r2.to(log_p.dtype)) if second_order else log_r
+
+
+@torch.no_grad()
+def draws(log_p: Tensor, log_rest: Tensor | None = None, *, method: Method = "auto") -> Draws:
+    """The chances behind :func:`leave_one_out`, for rules: no gradient, in working precision."""
+    k = log_p.shape[-1] if log_p.dim() else 0
+    full, rest, log_total = _complete(log_p, log_rest)
+    module = METHODS[_choose(method, k)]
+    log_first, log_second = module.log_draws(*_without_edges(full, rest, log_total))
+
+    impossible, total = full == -torch.inf, log_total.unsqueeze(-1)
+    exact = impossible | (rest == -torch.inf).unsqueeze(-1)  # R = 1 by definition
+    log_first = log_first.masked_fill(impossible, -torch.inf)
+    log_first = log_first - log_first.logsumexp(-1, keepdim=True)
+    log_r = torch.where(exact, 0.0, (log_first + total) - full)
+    log_first = torch.where(exact, full - total, log_first)
+
+    own = torch.eye(k, dtype=torch.bool, device=log_p.device)
+    exact, columns = own | exact.unsqueeze(-2), full.unsqueeze(-2)
+    log_r2 = torch.where(exact, 0.0, log_second - columns)
+    log_second = torch.where(exact, columns, log_second) - total.unsqueeze(-1)
+    return Draws(log_first, log_second, log_r, log_r2)
+
+
+def _complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """In working precision: log_p, log_rest, and the log of the total mass, by which to divide."""
+    check_log_probs("log_p", log_p)
+    full = log_p.to(working_dtype(log_p.dtype))
+    log_sum = full.logsumexp(-1)
+    if log_rest is None:
+        check_normalized(log_sum.clamp(min=0.0), log_p.dtype)
+        return full, log1mexp(log_sum.clamp(max=0.0)), torch.zeros_like(log_sum)
+    check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
+    check_same("log_rest", log_rest, "log_p", log_p)
+    rest = log_rest.to(full.dtype)
+    log_total = torch.logaddexp(log_sum, rest)
+    if can_look(log_total) and not bool(log_total.isfinite().all()):
+        raise ValueError(
+            "log_p and log_rest of an element of the batch have no mass, or NaN; expected some "
+            "probability in the sample or outside of it."
+        )
+    return full, rest, log_total
+
+
+def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities that the methods can digest; what they make of the edges is overwritten."""
+    overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
+    return (
+        torch.where(log_p == -torch.inf, overwhelming, log_p),
+        torch.where(log_rest == -torch.inf, log_total, log_rest),
+    )
+
+
+def _choose(method: str, k: int) -> str:
+    if method not in LARGEST:
+        raise ValueError(f"method is {method!r}; expected one of {', '.join(map(repr, LARGEST))}.")
+    largest = LARGEST[method]
+    if largest is not None and k > largest:
+        raise ValueError(
+            f"k is {k}; expected at most {largest} for method={method!r}. Use method='auto'."
+        )
+    return ("subsets" if k <= AUTO_SUBSETS else "integral") if method == "auto" else method

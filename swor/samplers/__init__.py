@@ -1,0 +1,1 @@
+"""Samplers: everything that draws a :class:`swor.Sample`."""

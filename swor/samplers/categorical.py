@@ -1,0 +1,228 @@
+"""Samplers of a categorical variable whose log-probabilities are all at hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from swor.errors import (
+    can_look,
+    check_count,
+    check_k,
+    check_log_probs,
+    check_normalized,
+    check_possible,
+    check_shape,
+)
+from swor.math.logspace import log_remaining, working_dtype
+from swor.samplers.race import gumbel_like, perturb_children
+from swor.types import Sample, Scheme
+
+
+def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
+    r"""The $k$ largest of $\log p_i + \text{Gumbel}_i$: an ordered sample without replacement.
+
+    Drawn in two levels, which is equal in law to a Gumbel for every outcome and draws about
+    $2\sqrt{nk}$ of them instead of $n$: blocks of outcomes race by their mass, and only the
+    outcomes of the best $k + 1$ blocks race among themselves, given the time of their block.
+
+    Args:
+        log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
+        k: the number of distinct outcomes.
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k) has indices into the last axis.
+
+    >>> log_probs = torch.tensor([0.7, 0.2, 0.1]).log()
+    >>> s = gumbel_top_k(log_probs, 3, generator=torch.Generator().manual_seed(0))
+    >>> sorted(s.value.tolist()), s.log_rest
+    ([0, 1, 2], tensor(-inf))
+    """
+    check_log_probs("log_probs", log_probs)
+    check_k(k, log_probs.shape[-1])
+    with torch.no_grad():
+        race = _race(log_probs.to(working_dtype(log_probs.dtype)), k, generator)
+    log_p = log_probs.gather(-1, race.winners)
+    check_drawn(log_p, race.log_rest)
+    return Sample(
+        value=race.winners,
+        log_p=log_p,
+        log_rest=race.log_rest.to(log_probs.dtype),
+        kappa=race.kappa.to(log_probs.dtype),
+        scheme=Scheme.WITHOUT_REPLACEMENT,
+    )
+
+
+class _Race(NamedTuple):
+    winners: Tensor  # (*batch, k)
+    log_rest: Tensor  # (*batch,)
+    kappa: Tensor  # (*batch,)
+
+
+def _race(log_probs: Tensor, k: int, generator: torch.Generator | None) -> _Race:
+    n = log_probs.shape[-1]
+    size = max(1, math.isqrt(n // (k + 1)))
+    count = -(-n // size)
+    if size == 1 or count <= k + 1:
+        return _finish(log_probs, log_probs + gumbel_like(log_probs, generator), k)
+    padded = F.pad(log_probs, (0, count * size - n), value=-torch.inf)
+    blocks = padded.unflatten(-1, (count, size))
+    log_mass = blocks.logsumexp(-1)
+    g = log_mass + gumbel_like(log_mass, generator)
+    g, chosen = g.topk(k + 1, dim=-1)
+    inside = blocks.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, size))
+    mass = log_mass.gather(-1, chosen)
+    relative = inside - torch.where(mass == -torch.inf, 0.0, mass).unsqueeze(-1)
+    perturbed = perturb_children(relative, mass, g, generator)
+    race = _finish(inside.flatten(-2), perturbed.flatten(-2), k)
+    outside = log_mass.scatter(-1, chosen, -torch.inf).logsumexp(-1)
+    index = chosen.gather(-1, race.winners // size) * size + race.winners % size
+    return _Race(index, torch.logaddexp(race.log_rest, outside), race.kappa)
+
+
+def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> _Race:
+    """The best k of a race, what they leave, and the time of the next."""
+    n = log_probs.shape[-1]
+    top, index = perturbed.topk(min(k + 1, n), dim=-1)
+    kappa = top[..., k] if n > k else torch.full_like(top[..., 0], -torch.inf)
+    return _Race(index[..., :k], log_mass_outside(log_probs, index[..., :k]), kappa)
+
+
+def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
+    """Log of the mass of what was not selected, (*batch,): a sum, so nothing cancels."""
+    return log_probs.scatter(-1, index, -torch.inf).logsumexp(-1)
+
+
+def check_drawn(log_p: Tensor, log_rest: Tensor, what: str = "outcomes") -> None:
+    """The sample and the rest make up all the mass, and every outcome was possible."""
+    log_sum = log_p.detach().to(log_rest.dtype).logsumexp(-1)
+    check_normalized(torch.logaddexp(log_sum, log_rest), log_p.dtype)
+    check_possible(log_p.detach(), what)
+
+
+def with_replacement(
+    log_probs: Tensor, k: int, *, generator: torch.Generator | None = None
+) -> Sample:
+    r"""$x_1, \dots, x_k \sim p$, independent.
+
+    Args:
+        log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
+        k: the number of samples.
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k) has indices into the last axis.
+
+    >>> with_replacement(torch.tensor([0.0, -torch.inf]), 3).value
+    tensor([0, 0, 0])
+    """
+    check_log_probs("log_probs", log_probs)
+    check_k(k)
+    log_total = log_probs.detach().to(working_dtype(log_probs.dtype)).logsumexp(-1)
+    check_normalized(log_total, log_probs.dtype)
+    value = independent(log_probs, k, generator)
+    log_p = log_probs.gather(-1, value)
+    return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
+
+
+@torch.no_grad()
+def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
+    """K independent indices, (*batch, k)."""
+    p = log_probs.to(working_dtype(log_probs.dtype)).exp()
+    rows = p.reshape(-1, p.shape[-1])
+    if rows.shape[0] == 0:
+        return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
+    drawn = torch.multinomial(rows, k, replacement=True, generator=generator)
+    return drawn.reshape(*p.shape[:-1], k)
+
+
+def top_k_and_sample(
+    log_probs: Tensor,
+    k: int,
+    *,
+    m: int | Literal["auto"] = 1,
+    summed: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Sample:
+    r"""The $k - m$ likeliest outcomes, and $m$ samples of $p^{D \setminus C}$ from the others.
+
+    The sample of the deterministic sum-and-sample estimator (Liu et al. 2019). Ties are broken by
+    index. Drawn with replacement where m > 1.
+
+    Args:
+        log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
+        k: the number of evaluations in all.
+        m: how many of them are sampled; "auto" chooses, for every element of the batch, the $|C|$
+            that minimises $(1 - \sum_{c \in C} p_c) / (k - |C|)$.
+        summed: sum these distinct outcomes, (*batch, k - m), in place of the likeliest, such as a
+            memory of good ones (Liang et al. 2018).
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k) has indices into the last axis, first the summed ones.
+
+    >>> s = top_k_and_sample(torch.tensor([0.1, 0.6, 0.3]).log(), 2)
+    >>> s.value[0]
+    tensor(1)
+    """
+    check_log_probs("log_probs", log_probs)
+    check_k(k, log_probs.shape[-1])
+    full = log_probs.detach().to(working_dtype(log_probs.dtype))
+    chosen = _summed(full, k, m, summed)
+    log_outside = log_remaining(full.gather(-1, chosen), log_mass_outside(full, chosen))
+    check_normalized(log_outside[..., 0], log_probs.dtype)
+    if m == "auto":
+        shares = log_outside - torch.log(k - torch.arange(k, device=full.device))
+        count = shares.argmin(-1, keepdim=True)
+    else:
+        count = torch.full_like(log_outside[..., :1], k - m, dtype=torch.long)
+    summed_first = torch.arange(k, device=full.device) < count
+    log_mass = log_outside.gather(-1, count)
+    check_possible(log_mass)
+    value = _sum_then_sample(full, chosen, summed_first, log_mass, generator)
+    log_q = torch.log(k - count) + full.gather(-1, value) - log_mass
+    log_q = torch.where(summed_first, 0.0, log_q)
+    return Sample(
+        value=value,
+        log_p=log_probs.gather(-1, value),
+        log_rest=log_mass_outside(full, value).to(log_probs.dtype),
+        scheme=Scheme.TOP_K_AND_SAMPLE,
+        log_q=log_q.to(log_probs.dtype),
+    )
+
+
+def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Tensor:
+    """The outcomes that are summed, (*batch, k - m); all that could be, if m is "auto"."""
+    if isinstance(m, str):
+        if m != "auto" or given is not None:
+            raise ValueError(
+                f"m is {m!r}; expected 'auto' without summed, or a number of sampled outcomes."
+            )
+        m = 1
+    check_count("m", m, most=k)
+    if given is None:
+        likeliest = torch.sort(log_probs, dim=-1, descending=True, stable=True).indices
+        return likeliest[..., : k - m]
+    check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
+    if can_look(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+        raise ValueError("summed names an outcome twice; expected distinct outcomes.")
+    return given
+
+
+def _sum_then_sample(
+    log_probs: Tensor,
+    chosen: Tensor,
+    summed_first: Tensor,
+    log_mass: Tensor,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Keep the chosen outcomes where they are summed; draw the others from what these leave."""
+    k, most = summed_first.shape[-1], chosen.shape[-1]
+    kept = torch.where(summed_first[..., :most], -torch.inf, log_probs.gather(-1, chosen))
+    drawn = independent(log_probs.scatter(-1, chosen, kept) - log_mass, k, generator)
+    return torch.where(summed_first, F.pad(chosen, (0, k - most)), drawn)

@@ -1,0 +1,7 @@
+"""``python -m swor`` is ``swor``."""
+
+import sys
+
+from swor.cli import main
+
+sys.exit(main())

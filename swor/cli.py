@@ -1,0 +1,136 @@
+"""The command ``swor``: a table of commands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, get_type_hints
+
+
+class Command(NamedTuple):
+    """Where a command lives: a function of one documented dataclass of settings."""
+
+    function: str  # "module:function"
+    summary: str
+    extra: str = "experiments"
+
+
+COMMANDS = {
+    "bernoulli": Command(
+        "swor.experiments.bernoulli.run:bernoulli",
+        "Figure 1: exact variances on the Bernoulli toy problem, and its optimisation",
+    ),
+    "reproduce": Command(
+        "swor.experiments.reproduce:reproduce",
+        "the paper's results, in a short run",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: those after the name of the program; None for those of this process.
+
+    Returns:
+        0 if all went well, 1 if it could not be done, 2 if it was not understood, 130 if it was
+        interrupted.
+    """
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"swor {version('swor')}")
+        return 0
+    if name not in COMMANDS:
+        kind = "option" if name.startswith("-") else "command"
+        return fail(f"there is no {kind} {name!r}; expected {one_of(COMMANDS)}.", 2)
+    return run(name, rest)
+
+
+def usage() -> str:
+    """The list of commands."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: swor COMMAND [OPTIONS]",
+            "",
+            "Expectations over discrete random variables, and their gradients, from distinct samples.",
+            "",
+            *lines,
+            "",
+            "swor COMMAND --help lists the options of a command; swor --version, the version.",
+        ]
+    )
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Read the settings of a command and call it."""
+    command = COMMANDS[name]
+    try:
+        return call(name, command, arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "swor").startswith("swor"):
+            raise
+        return fail(
+            f"'swor {name}' needs the package {error.name!r}, which is not installed. "
+            f"Install it with: pip install 'swor[{command.extra}]'",
+            1,
+        )
+    except KeyboardInterrupt:
+        return fail("interrupted.", 130)
+
+
+def call(name: str, command: Command, arguments: Sequence[str]) -> int:
+    """As :func:`run`, with the command's packages at hand."""
+    import tyro
+
+    from swor.experiments.errors import UserError
+
+    module, function = command.function.split(":")
+    target = getattr(import_module(module), function)
+    (kind,) = (hint for key, hint in get_type_hints(target).items() if key != "return")
+    try:
+        settings, unknown = tyro.cli(
+            kind, prog=f"swor {name}", args=arguments, return_unknown_args=True
+        )
+    except SystemExit as stop:  # help was asked for, or tyro has said what was wrong
+        return int(stop.code or 0)
+    if unknown:
+        return fail(f"'swor {name}' has no {unknown[0]!r}; expected {one_of(options(kind))}.", 2)
+    try:
+        target(settings)
+    except (UserError, OSError) as error:
+        return fail(str(error), 1)
+    return 0
+
+
+def options(kind: Any, prefix: str = "--") -> Iterator[str]:
+    """The options that the fields of settings make, those of nested settings included."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        name = prefix + field.name.replace("_", "-")
+        hint = hints[field.name]
+        yield from options(hint, f"{name}.") if is_dataclass(hint) else (name,)
+
+
+def one_of(names: Iterator[str] | dict[str, Command]) -> str:
+    """The valid choices, for an error."""
+    return "one of " + ", ".join(names)
+
+
+def fail(message: str, code: int) -> int:
+    """Say what went wrong, and return the exit code."""
+    print(f"swor: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

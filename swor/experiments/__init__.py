@@ -1,0 +1,1 @@
+"""The paper's experiments; they need the extra ``swor[experiments]``."""

@@ -1,0 +1,141 @@
+"""Checkpoints: written whole or not at all, and read without running any code in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from swor.experiments.errors import UserError
+from swor.experiments.records import Meter
+
+if TYPE_CHECKING:
+    from swor.experiments.task import Task, Training
+
+FORMAT = 1
+
+
+@dataclass
+class Position:
+    """How far a run is: steps taken, and bytes of metrics.jsonl written."""
+
+    step: int = 0
+    log_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The file from which a run is resumed."""
+
+    path: Path
+
+    def require_none(self) -> None:
+        """Refuse to overwrite a run."""
+        if self.path.exists():
+            raise UserError(
+                f"{self.path} exists; expected a folder without a run. Resume the run, or give "
+                "another folder."
+            )
+
+    def save(self, task: Task[Any], settings: Training, position: Position, meter: Meter) -> None:
+        """Write everything that the rest of the run depends on."""
+        content = {
+            "format": FORMAT,
+            "settings": _json(settings),
+            "position": asdict(position),
+            "meter": {"count": meter.count, "totals": dict(meter.totals)},
+            "model": task.model.state_dict(),
+            "optimizer": task.optimizer.state_dict(),
+            "task": task.state(),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        torch.save(content, part)
+        _publish(part, self.path)
+
+    def load(self) -> dict[str, Any]:
+        """Read it, with the loader that accepts tensors and plain data only."""
+        if not self.path.exists():
+            raise UserError(
+                f"there is no {self.path}; expected the checkpoint of a run. Give the folder of a "
+                "run that was started, or start one without resuming."
+            )
+        try:
+            content: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise UserError(
+                f"{self.path} cannot be read ({type(error).__name__}); expected a checkpoint that "
+                "training wrote. Restore the file, or start the run again in another folder."
+            ) from error
+        if content.get("format") != FORMAT:
+            raise UserError(
+                f"{self.path} has format {content.get('format')!r}; expected {FORMAT}. It was "
+                "written by another version: start the run again in another folder."
+            )
+        return content
+
+
+def resume_from(
+    checkpoint: Checkpoint, task: Task[Any], settings: Training, meter: Meter
+) -> Position:
+    """Continue from a checkpoint that was written with the same settings."""
+    content = checkpoint.load()
+    _require_same(json.loads(content["settings"]), settings, checkpoint.path)
+    task.model.load_state_dict(content["model"])
+    task.optimizer.load_state_dict(content["optimizer"])
+    task.load_state(content["task"])
+    meter.count, meter.totals = content["meter"]["count"], content["meter"]["totals"]
+    return Position(**content["position"])
+
+
+def _require_same(before: dict[str, Any], settings: Training, path: Path) -> None:
+    now = json.loads(_json(settings))
+    free = {f.name for f in fields(settings) if f.metadata.get("may_change")}
+    names = sorted((before.keys() | now.keys()) - free)
+    missing = "not a setting"
+    changed = [
+        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
+        for name in names
+        if before.get(name, missing) != now.get(name, missing)
+    ]
+    if changed:
+        raise UserError(
+            f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
+            f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
+            "another run."
+        )
+
+
+def keep_model(path: Path, model: nn.Module) -> None:
+    """Write the weights of a model, as safetensors."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    save_file({name: t.contiguous() for name, t in model.state_dict().items()}, part)
+    _publish(part, path)
+
+
+def load_model(path: Path, model: nn.Module) -> None:
+    """Read the weights that :func:`keep_model` wrote."""
+    from safetensors.torch import load_file
+
+    if not path.exists():
+        raise UserError(f"there is no {path}; expected a kept model. Train with --keep-every.")
+    model.load_state_dict(load_file(path))
+
+
+def _publish(part: Path, path: Path) -> None:
+    """Put a finished file in place, so that there is never half of one under its name."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def _json(settings: Training) -> str:
+    return json.dumps(asdict(settings), default=str, sort_keys=True)

@@ -1,0 +1,105 @@
+"""The metrics of a run: ``metrics.jsonl`` and TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from swor.experiments.errors import UserError
+
+
+class Meter:
+    """Means of metrics over the steps since it was cleared."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.totals: dict[str, float] = {}
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """Add the metrics of a step."""
+        self.count += 1
+        for name, number in metrics.items():
+            self.totals[name] = self.totals.get(name, 0.0) + number
+
+    def means(self) -> dict[str, float]:
+        """The mean of each metric, and the number of steps."""
+        means = {name: total / self.count for name, total in self.totals.items()}
+        return means | {"steps": self.count}
+
+    def clear(self) -> None:
+        """Start again."""
+        self.count, self.totals = 0, {}
+
+
+class Records:
+    """Appends lines such as ``{"split": "valid", "step": 275, "epoch": 1, "loss": 98.5, …}``.
+
+    The key ``seconds`` is the wall-clock time since this process began: the only number of a run
+    that is not the same when it is run again.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint it continues from; 0 for a new run.
+        size: bytes of ``metrics.jsonl`` at that checkpoint; lines written after it are dropped,
+            since the steps are taken again.
+        enabled: only the main process writes.
+    """
+
+    def __init__(self, folder: Path, step: int, size: int, *, enabled: bool) -> None:
+        self.path, self.step, self.start = folder / "metrics.jsonl", step, size
+        self.enabled = enabled
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
+            os.truncate(self.path, self.start)
+            purge = self.step + 1 if self.start else None
+            self.board = SummaryWriter(str(self.path.parent / "tensorboard"), purge_step=purge)
+            self.began = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.enabled:
+            self.board.close()
+
+    def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Append a line, and the same numbers as TensorBoard scalars."""
+        if not self.enabled:
+            return
+        seconds = round(time.perf_counter() - self.began, 3)
+        line = {"split": split, "step": step, "epoch": epoch, **metrics, "seconds": seconds}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        for name, number in metrics.items():
+            self.board.add_scalar(f"{split}/{name}", number, step)
+
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self.path.stat().st_size if self.enabled else 0
+
+
+def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
+    """The lines of a split in the ``metrics.jsonl`` of a run."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        raise UserError(
+            f"there is no {path}; expected the folder of a training run. Give the folder that "
+            "training reported."
+        )
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record: dict[str, Any] = json.loads(line)
+        if record["split"] == split:
+            yield record

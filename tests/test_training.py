@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from toy_training import SETTINGS, Plain, Toy
+
+from swor.experiments.checkpoint import keep_model, load_model
+from swor.experiments.errors import UserError
+from swor.experiments.records import read_records
+from swor.experiments.task import Place, seeded
+from swor.experiments.training import train
+
+SCRIPT = Path(__file__).with_name("toy_training.py")
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parent.parent)}
+
+
+def lines(folder: Path) -> list[dict[str, float]]:
+    """The metrics of a run, without the wall-clock time."""
+    text = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in text]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Toy]:
+    """A run that nothing happened to."""
+    folder, task = tmp_path_factory.mktemp("whole"), Toy()
+    assert train(task, folder, SETTINGS)
+    return folder, task
+
+
+def same(task: Toy, other: Toy) -> bool:
+    pairs = zip(task.model.state_dict().values(), other.model.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_run_writes_metrics_and_learns(whole: tuple[Path, Toy]) -> None:
+    folder, _ = whole
+    assert [r["step"] for r in read_records(folder, "train")] == [4, 7, 8, 12, 14, 16, 20, 21]
+    valid = list(read_records(folder, "valid"))
+    assert [(r["step"], r["epoch"]) for r in valid] == [(0, 0), (7, 1), (14, 2), (21, 3)]
+    assert valid[-1]["loss"] < valid[0]["loss"]
+    assert list((folder / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("at", [6, 8, 17])
+def test_an_interrupted_run_resumes_to_the_same_numbers(
+    whole: tuple[Path, Toy], tmp_path: Path, at: int
+) -> None:
+    assert not train(Toy(strike=(at, signal.SIGINT)), tmp_path, SETTINGS)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = Toy()
+    assert train(resumed, tmp_path, SETTINGS, resume=True)
+    assert resumed.calls == 21 - at
+    assert lines(tmp_path) == lines(whole[0])
+    assert same(resumed, whole[1])
+
+
+def test_a_killed_run_resumes_to_the_same_numbers(whole: tuple[Path, Toy], tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "--kill-at", "14"]
+    killed = subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    resumed = Toy()
+    assert train(resumed, tmp_path, SETTINGS, resume=True)
+    assert resumed.calls == 21 - 10  # the last checkpoint; lines up to step 12 were written
+    assert lines(tmp_path) == lines(whole[0])
+    assert same(resumed, whole[1])
+
+
+def test_a_finished_run_can_be_given_more_epochs(whole: tuple[Path, Toy], tmp_path: Path) -> None:
+    assert train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    assert train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert lines(tmp_path) == lines(whole[0])
+
+
+def test_a_killed_write_leaves_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+
+    def full(content: object, path: Path) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="no space"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def test_other_settings_are_refused(whole: tuple[Path, Toy]) -> None:
+    with pytest.raises(UserError, match=r"clip was None and is 1\.0; seed was 0 and is 3.*epochs"):
+        train(Toy(), whole[0], replace(SETTINGS, seed=3, clip=1.0), resume=True)
+
+
+def test_a_run_is_not_overwritten(whole: tuple[Path, Toy]) -> None:
+    with pytest.raises(UserError, match="Resume the run, or give another folder"):
+        train(Toy(), whole[0], SETTINGS)
+
+
+def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected the checkpoint of a run"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+    (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(UserError, match=r"checkpoint\.pt cannot be read.*Restore the file"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+    torch.save({"format": 99}, tmp_path / "checkpoint.pt")
+    with pytest.raises(UserError, match="has format 99; expected 1"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+
+
+def test_a_loss_that_is_not_a_number_stops_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the loss is nan at step 0"):
+        train(Toy(noise=torch.nan), tmp_path, SETTINGS)
+
+
+def test_clipping_limits_the_gradient(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, epochs=1, clip=1e-3)
+    clipped, free = Plain(), Plain()
+    start = [p.detach().clone() for p in clipped.model.parameters()]
+    train(clipped, tmp_path / "clipped", settings)
+    moved = [p.detach() - s for p, s in zip(clipped.model.parameters(), start, strict=True)]
+    assert float(torch.cat([m.flatten() for m in moved]).norm()) == pytest.approx(1e-3, rel=1e-4)
+    train(free, tmp_path / "free", replace(settings, clip=None))
+    assert not same(clipped, free)
+
+
+def test_kept_models_can_be_read(tmp_path: Path) -> None:
+    task = Toy()
+    train(task, tmp_path, replace(SETTINGS, epochs=2, keep_every=2))
+    kept = sorted((tmp_path / "models").iterdir())
+    assert [k.name for k in kept] == ["epoch-0000.safetensors", "epoch-0002.safetensors"]
+    other = Toy()
+    load_model(kept[-1], other.model)
+    assert same(task, other)
+    with pytest.raises(UserError, match="--keep-every"):
+        load_model(tmp_path / "none.safetensors", other.model)
+    keep_model(tmp_path / "new" / "model.safetensors", other.model)
+
+
+def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*run, str(SCRIPT), str(tmp_path), "--one-step"]
+    subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True, timeout=120)
+    ranks = [torch.load(tmp_path / f"rank-{r}.pt", weights_only=True) for r in (0, 1)]
+    assert ranks[0]["drawn"] != ranks[1]["drawn"]  # no two processes draw the same noise
+    one = Plain()
+    train(one, tmp_path / "one", replace(SETTINGS, epochs=1))
+    for name, expected in one.model.state_dict().items():
+        assert torch.equal(ranks[0]["model"][name], ranks[1]["model"][name])
+        torch.testing.assert_close(ranks[0]["model"][name], expected, rtol=0, atol=1e-12)
+    line, alone = lines(tmp_path), lines(tmp_path / "one")
+    assert line[1]["loss"] == pytest.approx(alone[1]["loss"], abs=1e-12)
+
+
+def test_places() -> None:
+    with pytest.raises(UserError, match="a batch of 7 cannot be shared equally by 2 processes"):
+        Place(0, 0, 0, 0, 2).share(torch.arange(7))
+    assert seeded(1, 23).initial_seed() != seeded(12, 3).initial_seed()

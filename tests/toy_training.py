@@ -1,0 +1,96 @@
+"""A small task for the tests of the training loop; run as a script it trains in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from swor.experiments.task import Place, Task, Training, seeded
+from swor.experiments.training import train
+
+
+class Toy(Task[Tensor]):
+    """Least squares with noise; raises a signal in the given step, to see what happens."""
+
+    def __init__(self, *, noise: float = 1.0, strike: tuple[int, int] | None = None) -> None:
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+        generator = seeded("weights")
+        for parameter in self.model.parameters():
+            nn.init.normal_(parameter, generator=generator)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.noise, self.strike, self.calls = noise, strike, 0
+        self.steps, self.examples = 7, 8
+        self.best = 0.0
+        self.drawn: list[float] = []
+
+    def batch(self, place: Place) -> Tensor:
+        generator = seeded(place.seed, "records", place.epoch, place.step)
+        return place.share(torch.randn(8, 3, dtype=torch.float64, generator=generator))
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        self.calls += 1
+        if self.strike and self.calls == self.strike[0]:
+            os.kill(os.getpid(), self.strike[1])
+        drawn = torch.randn(len(batch), dtype=torch.float64, generator=generator)
+        self.drawn.append(float(drawn[0]))
+        error = self.model(batch).squeeze(-1) - batch.sum(-1) - self.noise * drawn
+        return error.square().mean(), {"bias": error.mean()}
+
+    def validate(self, generator: torch.Generator) -> dict[str, float]:
+        batch = torch.randn(8, 3, dtype=torch.float64, generator=generator)
+        return {"loss": float((self.model(batch).squeeze(-1) - batch.sum(-1)).square().mean())}
+
+    def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
+        self.best += float(torch.rand(1, generator=generator)) + epoch
+        return {"best": self.best}
+
+    def state(self) -> dict[str, float]:
+        return {"best": self.best}
+
+    def load_state(self, state: dict[str, float]) -> None:
+        self.best = state["best"]
+
+
+class Plain(Toy):
+    """The same without batch statistics, one step of gradient descent at rate 1."""
+
+    def __init__(self) -> None:
+        super().__init__(noise=0.0)
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        generator = seeded("weights")
+        for parameter in self.model.parameters():
+            nn.init.normal_(parameter, generator=generator)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
+        self.steps = 1
+
+
+SETTINGS = Training(epochs=3, log_every=4, checkpoint_every=5, cpu=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kill-at", type=int)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--one-step", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.one_step:
+        task: Toy = Plain()
+        train(task, given.folder, Training(epochs=1, cpu=True))
+    else:
+        task = Toy(strike=(given.kill_at, signal.SIGKILL) if given.kill_at else None)
+        train(task, given.folder, SETTINGS, resume=given.resume)
+    rank = os.environ.get("RANK", "0")
+    torch.save(
+        {"drawn": task.drawn, "model": task.model.state_dict()}, given.folder / f"rank-{rank}.pt"
+    )
+
+
+if __name__ == "__main__":
+    main()

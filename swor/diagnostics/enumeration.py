@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations, product
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from swor.diagnostics.samples import STEP, AllSamples, all_samples
 from swor.estimators.registry import Cost, Rule
-from swor.math.integral import integrand
-from swor.math.ratios import log_prob_ordered
-from swor.samplers.categorical import log_mass_outside, top_k_and_sample
 from swor.samplers.distributions import support
-from swor.types import Sample, Scheme
+from swor.types import Scheme, Weights
 
 
 def exact(f: Cost, dist: Distribution) -> Tensor:
@@ -41,32 +38,42 @@ def exact(f: Cost, dist: Distribution) -> Tensor:
 
 
 class ExactMoments(NamedTuple):
-    """Moments of an estimate and of its gradient, exact but for rounding."""
+    """Moments of an estimate and of its gradient, exact but for rounding; inf if infinite."""
 
     mean: Tensor  # (), of the estimate of E[f]
     variance: Tensor  # ()
     gradient: Tensor  # (parameters,), the mean of the gradient
-    covariance: Tensor  # (parameters, parameters), of the gradient
+    covariance: Tensor  # (parameters, parameters), of the gradient; NaN beside an infinite one
+    bias: Tensor  # (), of the estimate
+    gradient_bias: Tensor  # (parameters,)
+
+    @property
+    def total_variance(self) -> Tensor:
+        """The trace of the covariance of the gradient, ()."""
+        return self.covariance.diagonal().sum()
 
 
-class AllSamples(NamedTuple):
-    """Every sample that a scheme could draw, on the first axis, and its probability."""
-
-    sample: Sample  # value (samples, k) has indices into the domain; no gradient
-    probability: Tensor  # (samples,)
+Baseline = Literal["built-in", "sampled", "shared"] | float
 
 
 def exact_moments(
     rule: Rule,
-    scheme: Scheme,
+    scheme: Scheme | str,
     f: Cost,
     dist: Distribution,
     k: int,
     parameters: Sequence[Tensor],
     *,
-    baseline: Literal["built-in"] | float = "built-in",
+    baseline: Baseline = "built-in",
+    ordered: bool = True,
+    kappa: bool = True,
 ) -> ExactMoments:
     r"""Mean and variance of a rule's estimate, mean and covariance of its gradient.
+
+    A baseline that is sampled afresh for every term, $b_s = f(y_s)$ with $y_s \sim p$, leaves the mean
+    over $y$ of the gradient as with $b_s = E[f]$, and adds to its covariance
+    $\text{Var}[f] \, E[\sum_s w_s^2 \, \nabla \log p_s \nabla \log p_s^\top]$; one that all terms share
+    adds $\text{Var}[f] \, E[g g^\top]$ with $g = \sum_s w_s \nabla \log p_s$.
 
     Args:
         rule: from a sample to weights.
@@ -75,7 +82,10 @@ def exact_moments(
         dist: a distribution without batch axes, small enough to be enumerated.
         k: the size of the sample.
         parameters: what to differentiate by; ``dist`` and ``f`` depend on them.
-        baseline: as in :meth:`swor.Weights.loss`.
+        baseline: as in :meth:`swor.Weights.loss`, or "sampled" (a fresh sample for every term) or
+            "shared" (one for all terms).
+        ordered: False for a rule that does not look at the order, to go through far fewer samples.
+        kappa: False for a rule that does not look at the threshold, likewise.
 
     >>> import swor
     >>> eta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
@@ -84,26 +94,100 @@ def exact_moments(
     >>> float(m.variance)  # the whole domain was sampled
     0.0
     """
+    if dist.batch_shape:
+        raise ValueError(
+            f"dist has the batch axes {tuple(dist.batch_shape)}; expected none. Go through the batch "
+            "one element at a time."
+        )
     domain = support(dist)
     cost = f(domain.value)
-    drawn, probability = all_samples(domain.log_p.detach(), k, Scheme(scheme))
-    log_p = drawn.log_p.clone().requires_grad_()
-    costs = cost.detach()[drawn.value].requires_grad_()
-    loss = rule(replace(drawn, log_p=log_p)).loss(costs, baseline=baseline)
-    by_log_p, by_cost = torch.autograd.grad(loss.sum(), (log_p, costs))
-    gradients = _to_domain(by_log_p, drawn.value, len(cost)) @ _jacobian(domain.log_p, parameters)
-    gradients = gradients + _to_domain(by_cost, drawn.value, len(cost)) @ _jacobian(
-        cost, parameters
+    p, values = domain.log_p.detach().exp(), cost.detach()
+    mean_cost = (p * values).sum()
+    drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)
+    subtract = float(mean_cost) if baseline == "sampled" or baseline == "shared" else baseline
+    by_log_p, by_cost, loss, weights = _differentiate(rule, drawn, values, subtract)
+    score, pathwise = _jacobian(domain.log_p, parameters), _jacobian(cost, parameters)
+    gradients = by_log_p @ score + by_cost @ pathwise
+    mean, variance = _moments(loss.unsqueeze(-1), drawn)
+    gradient, covariance = _moments(gradients, drawn)
+    if baseline == "sampled" or baseline == "shared":
+        spread = (p * (values - mean_cost).square()).sum()
+        covariance = covariance + spread * _noise(baseline, weights, drawn, score)
+    true_gradient = (p * values) @ score + p @ pathwise
+    return ExactMoments(
+        mean.squeeze(),
+        variance.squeeze(),
+        gradient,
+        covariance,
+        mean.squeeze() - mean_cost,
+        gradient - true_gradient,
     )
-    mean, variance = _moments(loss.detach().unsqueeze(-1), probability)
-    gradient, covariance = _moments(gradients, probability)
-    return ExactMoments(mean.squeeze(), variance.squeeze(), gradient, covariance)
 
 
-def _moments(x: Tensor, probability: Tensor) -> tuple[Tensor, Tensor]:
-    mean = probability @ x
+def _differentiate(
+    rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Literal["built-in"] | float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Derivatives of the loss by log p and by the cost of every outcome; the loss; the weights."""
+    index = drawn.sample.value
+    log_p = drawn.sample.log_p.clone().requires_grad_()
+    costs = cost[index].requires_grad_()
+    weights: Weights = rule(replace(drawn.sample, log_p=log_p))
+    loss = weights.loss(costs, baseline=baseline)
+    by_log_p, by_cost = torch.autograd.grad(loss.sum(), (log_p, costs))
+    n = len(cost)
+    return (
+        _to_domain(by_log_p, index, n),
+        _to_domain(by_cost, index, n),
+        loss.detach(),
+        weights.weight.detach(),
+    )
+
+
+def _noise(baseline: Baseline, weights: Tensor, drawn: AllSamples, score: Tensor) -> Tensor:
+    """What a sampled baseline of variance 1 adds to the covariance of the gradient."""
+    index, n = drawn.sample.value, len(score)
+    if baseline == "sampled":
+        squares = drawn.probability @ _to_domain(weights.square(), index, n)
+        return score.mT @ (squares.unsqueeze(-1) * score)
+    total = _to_domain(weights, index, n) @ score
+    return total.mT @ (drawn.probability.unsqueeze(-1) * total)
+
+
+def _moments(x: Tensor, drawn: AllSamples) -> tuple[Tensor, Tensor]:
+    """Mean and covariance of x (samples, m); 0 where below rounding, inf where they diverge."""
+    probability = drawn.probability.unsqueeze(-1)
+    mean = (probability * x).sum(0)
     centred = x - mean
-    return mean, (probability.unsqueeze(-1) * centred).mT @ centred
+    covariance = (probability * centred).mT @ centred
+    rounding = (1024 * torch.finfo(x.dtype).eps) ** 2 * (probability * x.square()).sum(0)
+    constant = covariance.diagonal() <= rounding
+    covariance = covariance.masked_fill(constant | constant.unsqueeze(-1), 0.0)
+    if drawn.x is not None:
+        infinite = _diverges(x.unflatten(0, (-1, len(drawn.x))), drawn.x, drawn.sample.k)
+        covariance = covariance.masked_fill(infinite | infinite.unsqueeze(-1), torch.nan)
+        covariance.diagonal()[infinite] = torch.inf
+    return mean, covariance
+
+
+READ_AT = -20.0  # here every p t is below 2e-9, and rounding has not been amplified beyond use
+
+
+def _diverges(x: Tensor, log_t: Tensor, k: int) -> Tensor:
+    r"""Whether $E[x^2]$ is infinite, (m,), by the powers of the threshold's time $t \to 0$.
+
+    The density of $t$ given a set is $\propto t^k$ there. If $x \propto t^{-a}$ for some set, $E[x^2]$ is
+    finite only if $2a < k + 1$. With $w_s = p_s / q_\kappa(s) \to 1 / t$, importance weights have a = 1,
+    so infinite variance for k = 1; and their products with the built-in baseline a = 2, for k ≤ 3.
+
+    Args:
+        x: (sets, nodes, m).
+        log_t: the nodes, (nodes,).
+        k: the size of the sets.
+    """
+    i = int((log_t - READ_AT).abs().argmin())
+    size = x[:, i : i + 2].abs()
+    a = torch.round((size[:, 0].log() - size[:, 1].log()) / STEP)
+    return ((size[:, 0] > 0) & (2.0 * a >= k + 1)).any(0)
 
 
 def _to_domain(x: Tensor, index: Tensor, n: int) -> Tensor:
@@ -119,73 +203,3 @@ def _jacobian(y: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         torch.autograd.grad(yi, parameters, retain_graph=True, materialize_grads=True) for yi in y
     ]
     return torch.stack([torch.cat([g.flatten() for g in row]) for row in rows])
-
-
-def all_samples(log_probs: Tensor, k: int, scheme: Scheme) -> AllSamples:
-    """Every sample of size k of a categorical, with its probability.
-
-    The threshold kappa is continuous; given the set it is integrated by quadrature, so every
-    ordered sample appears once for every node.
-
-    Args:
-        log_probs: normalised log-probabilities of all outcomes, (n,).
-        k: the size of the sample.
-        scheme: with replacement, without, or top-k-and-sample.
-    """
-    if scheme == Scheme.WITH_REPLACEMENT:
-        return _independent_samples(log_probs, k)
-    if scheme == Scheme.TOP_K_AND_SAMPLE:
-        return _top_k_samples(log_probs, k)
-    if scheme == Scheme.WITHOUT_REPLACEMENT:
-        return _distinct_samples(log_probs, k)
-    raise ValueError(f"the scheme is '{scheme}'; expected a random one.")
-
-
-def _distinct_samples(log_probs: Tensor, k: int) -> AllSamples:
-    n = log_probs.shape[-1]
-    index = torch.tensor(list(permutations(range(n), k)))
-    log_p = log_probs[index]
-    log_rest = log_mass_outside(log_probs.expand(len(index), n), index)
-    probability = log_prob_ordered(log_p, log_rest).exp()
-    if k == n:
-        sample = Sample(index, log_p, log_rest, log_rest)
-        return AllSamples(sample, probability)
-    kappa, share = kappa_given_set(log_p, log_rest)
-    nodes = kappa.shape[-1]
-    sample = Sample(
-        index.repeat_interleave(nodes, 0),
-        log_p.repeat_interleave(nodes, 0),
-        log_rest.repeat_interleave(nodes),
-        kappa.flatten(),
-    )
-    return AllSamples(sample, (probability.unsqueeze(-1) * share).flatten())
-
-
-def kappa_given_set(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Nodes and shares that integrate over $p(\kappa \mid S)$, each (*batch, nodes).
-
-    The time of the first outcome outside the set has the density of the integrand of
-    :mod:`swor.math.integral`.
-    """
-    f = integrand(log_p, log_rest, left_out=2)
-    return log_rest.unsqueeze(-1) - f.x, f.log_f.softmax(-1)
-
-
-def _independent_samples(log_probs: Tensor, k: int) -> AllSamples:
-    index = torch.tensor(list(product(range(log_probs.shape[-1]), repeat=k)))
-    log_p = log_probs[index]
-    sample = Sample(index, log_p, scheme=Scheme.WITH_REPLACEMENT)
-    return AllSamples(sample, log_p.sum(-1).exp())
-
-
-def _top_k_samples(log_probs: Tensor, k: int) -> AllSamples:
-    """The k - 1 likeliest outcomes with each of the others."""
-    drawn = top_k_and_sample(log_probs, k)
-    summed = drawn.value[: k - 1]
-    others = [i for i in range(len(log_probs)) if i not in summed.tolist()]
-    index = torch.cat([summed.expand(len(others), -1), torch.tensor(others)[:, None]], dim=-1)
-    log_p = log_probs[index]
-    log_share = log_p[:, -1] - log_p[:, -1].logsumexp(0)
-    log_q = torch.cat([torch.zeros_like(log_p[:, :-1]), log_share[:, None]], dim=-1)
-    sample = Sample(index, log_p, scheme=Scheme.TOP_K_AND_SAMPLE, log_q=log_q)
-    return AllSamples(sample, log_share.exp())

@@ -1,0 +1,136 @@
+r"""Every sample that a scheme could draw from a small domain, and its probability.
+
+A threshold $\kappa = -\log t$ is continuous: given the set, $t$ is the time of the first outcome
+outside of it, with density $\propto \text{rest} \, e^{-\text{rest} \, t} \prod_{i \in S} (1 - e^{-p_i t})$.
+In $x = \log t$ that is analytic in the strip $|\text{Im} \, x| < \pi / 2$, as are the weights of a
+rule, so the trapezoid rule has an error of $e^{-\pi^2 / h}$; the grid reaches as far to the left as
+moments that exist can still come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import combinations, combinations_with_replacement, permutations, product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from swor.errors import check_k
+from swor.math.integral import log_excess
+from swor.math.ratios import log_prob_ordered, log_prob_set
+from swor.samplers.categorical import log_mass_outside, top_k_and_sample
+from swor.types import Sample, Scheme
+
+STEP = 0.25
+LEFT = -45.0  # e^LEFT = 3e-20; the moments that exist have a tail of e^x or lighter on the left
+RIGHT = 45.0  # at t = RIGHT / rest, e^{-rest t} is as small
+
+
+class AllSamples(NamedTuple):
+    """Every sample that a scheme could draw, on the first axis, and its probability."""
+
+    sample: Sample  # value (samples, k) has indices into the domain; no gradient
+    probability: Tensor  # (samples,)
+    x: Tensor | None = None  # (nodes,), log t of the thresholds, where each sample has them all
+
+
+def all_samples(
+    log_probs: Tensor, k: int, scheme: Scheme, *, ordered: bool = True, kappa: bool = True
+) -> AllSamples:
+    """Every sample of size k of a categorical, with its probability.
+
+    Args:
+        log_probs: normalised log-probabilities of all outcomes, (n,).
+        k: the size of the sample.
+        scheme: with replacement, without, or top-k-and-sample.
+        ordered: every order of a sample on its own; False for rules that do not look at the order:
+            one sample for each set, or multiset.
+        kappa: for samples without replacement, every node of a quadrature over the threshold; False
+            for rules that do not look at it.
+
+    >>> drawn = all_samples(torch.tensor([0.5, 0.3, 0.2]).log(), 2, Scheme.WITH_REPLACEMENT)
+    >>> drawn.sample.value.shape, drawn.probability.sum()
+    (torch.Size([9, 2]), tensor(1.))
+    """
+    if scheme == Scheme.WITH_REPLACEMENT:
+        return _independent(log_probs, k, ordered)
+    if scheme == Scheme.TOP_K_AND_SAMPLE:
+        return _top_k(log_probs, k)
+    if scheme == Scheme.WITHOUT_REPLACEMENT:
+        return _distinct(log_probs, k, ordered, kappa)
+    raise ValueError(
+        f"the scheme is '{scheme}'; expected 'with_replacement', 'without_replacement' or "
+        "'top_k_and_sample': there is nothing random about the others."
+    )
+
+
+def _possible(log_probs: Tensor) -> list[int]:
+    return [i for i, log_p in enumerate(log_probs.tolist()) if log_p > -math.inf]
+
+
+def _table(rows: Iterable[tuple[int, ...]], k: int) -> Tensor:
+    return torch.tensor(list(rows), dtype=torch.long).reshape(-1, k)
+
+
+def _independent(log_probs: Tensor, k: int, ordered: bool) -> AllSamples:
+    domain = _possible(log_probs)
+    rows = product(domain, repeat=k) if ordered else combinations_with_replacement(domain, k)
+    index = _table(rows, k)
+    log_p = log_probs[index]
+    log_probability = log_p.sum(-1)
+    if not ordered:  # the multinomial coefficient
+        copies = torch.nn.functional.one_hot(index, len(log_probs)).sum(-2)
+        orders = torch.lgamma(torch.tensor(k + 1.0)) - torch.lgamma(copies + 1.0).sum(-1)
+        log_probability = log_probability + orders.exp().round().to(log_p.dtype).log()
+    sample = Sample(index, log_p, scheme=Scheme.WITH_REPLACEMENT)
+    return AllSamples(sample, log_probability.exp())
+
+
+def _distinct(log_probs: Tensor, k: int, ordered: bool, kappa: bool) -> AllSamples:
+    domain = _possible(log_probs)
+    check_k(k, len(domain))
+    index = _table(permutations(domain, k) if ordered else combinations(domain, k), k)
+    log_p = log_probs[index]
+    log_rest = log_mass_outside(log_probs.expand(len(index), -1), index)
+    probability = (log_prob_ordered if ordered else log_prob_set)(log_p, log_rest).exp()
+    if k == len(domain):  # nothing is left: no threshold, or the lowest
+        return AllSamples(Sample(index, log_p, log_rest, log_rest), probability)
+    if not kappa:
+        return AllSamples(Sample(index, log_p, log_rest), probability)
+    x, share = threshold_nodes(log_p, log_rest)
+    sample = Sample(
+        index.repeat_interleave(len(x), 0),
+        log_p.repeat_interleave(len(x), 0),
+        log_rest.repeat_interleave(len(x)),
+        -x.repeat(len(index)),
+    )
+    return AllSamples(sample, (probability.unsqueeze(-1) * share).flatten(), x)
+
+
+def threshold_nodes(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Nodes $x = \log t$ (nodes,), and shares (samples, nodes) that integrate over $p(t \mid S)$.
+
+    Args:
+        log_p: of the elements of each set, (samples, k).
+        log_rest: (samples,), finite.
+    """
+    right = math.log(RIGHT) - float(log_rest.min())
+    x = torch.arange(LEFT, right + STEP, STEP, dtype=log_p.dtype)
+    y = log_p.unsqueeze(-1) + x
+    log_u = y.clamp(max=0.0) + log_excess(y)
+    race = log_rest.unsqueeze(-1) + x
+    return x, (race - race.exp() + log_u.sum(-2)).softmax(-1)
+
+
+def _top_k(log_probs: Tensor, k: int) -> AllSamples:
+    """The k - 1 likeliest outcomes, ties broken by index, with each of the others."""
+    summed = top_k_and_sample(log_probs, k).value[: k - 1]
+    others = [i for i in _possible(log_probs) if i not in summed.tolist()]
+    index = torch.cat([summed.expand(len(others), -1), torch.tensor(others)[:, None]], dim=-1)
+    log_p = log_probs[index]
+    log_share = log_p[:, -1] - log_p[:, -1].logsumexp(0)
+    log_q = torch.cat([torch.zeros_like(log_p[:, :-1]), log_share[:, None]], dim=-1)
+    sample = Sample(index, log_p, scheme=Scheme.TOP_K_AND_SAMPLE, log_q=log_q)
+    return AllSamples(sample, log_share.exp())

@@ -100,7 +100,7 @@ def exact_moments(
             "one element at a time."
         )
     domain = support(dist)
-    cost = f(domain.value)
+    cost = f(domain.value).to(domain.log_p.dtype)
     p, values = domain.log_p.detach().exp(), cost.detach()
     mean_cost = (p * values).sum()
     drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)

@@ -52,7 +52,7 @@ def all_samples(
 
     >>> drawn = all_samples(torch.tensor([0.5, 0.3, 0.2]).log(), 2, Scheme.WITH_REPLACEMENT)
     >>> drawn.sample.value.shape, drawn.probability.sum()
-    (torch.Size([9, 2]), tensor(1.))
+    (torch.Size([9, 2]), tensor(1.0000))
     """
     if scheme == Scheme.WITH_REPLACEMENT:
         return _independent(log_probs, k, ordered)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from swor.experiments import data, files
+from swor.experiments.data import load
+from swor.experiments.errors import UserError
+
+RECORDS = {"train": 30, "valid": 10, "test": 10}
+
+
+@pytest.fixture(autouse=True)
+def no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(files.VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A public home with small files in the published formats."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for name, records in (("train-images-idx3-ubyte.gz", 5010), ("t10k-images-idx3-ubyte.gz", 7)):
+        pixels = generator.integers(0, 256, (records, 784), dtype=np.uint8)
+        content = gzip.compress(bytes(16) + pixels.tobytes())
+        (folder / name).write_bytes(content)
+        monkeypatch.setitem(data.MNIST, name, hashlib.sha256(content).hexdigest())
+    for split, records in RECORDS.items():
+        bits = generator.integers(0, 2, (records, 784), dtype=np.uint8)
+        np.savetxt(folder / f"binarized_mnist_{split}.amat", bits, fmt="%d")
+        digest = hashlib.sha256(np.packbits(bits, axis=1).tobytes()).hexdigest()
+        monkeypatch.setitem(data.BINARIZED, split, digest)
+    monkeypatch.setattr(data, "MNIST_HOME", folder.as_uri() + "/")
+    monkeypatch.setattr(data, "BINARIZED_HOME", folder.as_uri() + "/")
+    return folder
+
+
+def pixels(home: Path) -> np.ndarray:
+    content = gzip.decompress((home / "train-images-idx3-ubyte.gz").read_bytes())
+    return np.frombuffer(content, np.uint8, offset=16).reshape(-1, 784)
+
+
+def test_digits_come_with_the_library() -> None:
+    images = load("digits")
+    assert [len(s) for s in (images.train, images.valid, images.test)] == [1400, 197, 200]
+    assert images.train.dtype == torch.uint8
+    assert images.train.unique().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("way", ["folder", "variable", "download"])
+def test_mnist_is_thresholded_and_split(
+    home: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "variable":
+        monkeypatch.setenv(files.VARIABLE, str(home))
+    images = load("mnist", home if way == "folder" else None)
+    expected = torch.from_numpy((pixels(home) / 255 > 0.5).astype(np.uint8))
+    assert torch.equal(images.valid, expected[:5000])
+    assert torch.equal(images.train, expected[5000:])
+    assert len(images.test) == 7
+    cached = sorted(p.name for p in files.cache().iterdir()) if way == "download" else None
+    assert cached in (None, sorted(data.MNIST))
+
+
+def test_a_download_is_used_again(home: Path) -> None:
+    first = [load("mnist"), load("binarized-mnist")]
+    for file in home.iterdir():
+        file.unlink()
+    for before, name in zip(first, ("mnist", "binarized-mnist"), strict=True):
+        assert torch.equal(load(name).train, before.train)
+
+
+def test_binarized_mnist_is_read_from_text_and_packed(home: Path) -> None:
+    images = load("binarized-mnist", home)
+    text = np.loadtxt(home / "binarized_mnist_train.amat", dtype=np.uint8)
+    assert torch.equal(images.train, torch.from_numpy(text))
+    assert torch.equal(load("binarized-mnist").test, images.test)  # downloaded
+    assert [p.name for p in files.cache().iterdir()] == [data.BINARIZED_FILE]
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered", "empty"])
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("mnist", "train-images-idx3-ubyte.gz"), ("binarized-mnist", "binarized_mnist_valid.amat")],
+)
+def test_a_damaged_file_is_named(home: Path, damage: str, name: data.Name, file: str) -> None:
+    path = home / file
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "altered":
+        middle = len(content) // 2 // 2 * 2  # a digit in the text, not a space
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    else:
+        path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"")
+    for folder in (home, None):
+        with pytest.raises(UserError, match=rf"{file}.*(expected|Get)"):
+            load(name, folder)
+    assert not files.cache().exists() or not any(files.cache().glob(file))
+
+
+def test_a_damaged_cache_is_not_used(home: Path) -> None:
+    load("mnist"), load("binarized-mnist")
+    for file in files.cache().iterdir():
+        file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"truncated or altered.*Remove it and get it again"):
+        load("mnist")
+    with pytest.raises(UserError, match=r"binarized_mnist_packed\.npz cannot be read"):
+        load("binarized-mnist")
+
+
+def test_altered_pixels_in_the_packed_file_are_noticed(home: Path) -> None:
+    load("binarized-mnist")
+    path = files.cache() / data.BINARIZED_FILE
+    arrays = dict(np.load(path))
+    arrays["test"][0, 0] ^= 1
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match=r"the array test of .* is truncated or altered"):
+        load("binarized-mnist")
+
+
+def test_a_write_that_fails_leaves_no_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:10])
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        load("mnist")
+    assert list(files.cache().iterdir()) == []
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere.*--data-dir"):
+        load("mnist", tmp_path / "nowhere")
+
+
+REAL = os.environ.get(files.VARIABLE)
+
+
+@pytest.mark.skipif(REAL is None, reason="SWOR_DATA names no folder")
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("mnist", (55000, 5000, 10000)), ("binarized-mnist", (50000, 10000, 10000))]
+)
+def test_the_real_files(name: data.Name, sizes: tuple[int, ...]) -> None:
+    images = load(name, Path(str(REAL)))
+    assert (len(images.train), len(images.valid), len(images.test)) == sizes
+    assert 0.12 < float(images.train.float().mean()) < 0.14

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swor.diagnostics.strata import all_stratified, all_systematic
 from swor.errors import check_k
 from swor.math.integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
@@ -44,7 +45,7 @@ def all_samples(
     Args:
         log_probs: normalised log-probabilities of all outcomes, (n,).
         k: the size of the sample.
-        scheme: with replacement, without, or top-k-and-sample.
+        scheme: with replacement, without, top-k-and-sample, stratified or systematic.
         ordered: every order of a sample on its own; False for rules that do not look at the order:
             one sample for each set, or multiset.
         kappa: for samples without replacement, every node of a quadrature over the threshold; False
@@ -60,9 +61,13 @@ def all_samples(
         return _top_k(log_probs, k)
     if scheme == Scheme.WITHOUT_REPLACEMENT:
         return _distinct(log_probs, k, ordered, kappa)
+    if scheme in (Scheme.STRATIFIED, Scheme.SYSTEMATIC):
+        every = all_stratified if scheme == Scheme.STRATIFIED else all_systematic
+        index, probability = every(log_probs, k)
+        return AllSamples(Sample(index, log_probs[index], scheme=scheme), probability)
     raise ValueError(
-        f"the scheme is '{scheme}'; expected 'with_replacement', 'without_replacement' or "
-        "'top_k_and_sample': there is nothing random about the others."
+        f"the scheme is '{scheme}'; expected 'with_replacement', 'without_replacement', "
+        "'top_k_and_sample', 'stratified' or 'systematic': a beam search is not random."
     )
 
 

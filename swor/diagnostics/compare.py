@@ -1,0 +1,192 @@
+"""All estimators on a model of one's own, side by side."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
+from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup, looped
+from swor.errors import check_count, check_k
+from swor.estimators.registry import Cost, Estimate, Estimator
+
+TIMED = 5
+
+
+@dataclass(frozen=True)
+class _Problem:
+    f: Cost
+    dist: Distribution
+    parameters: Sequence[Tensor]
+    repeats: int
+    generator: torch.Generator | None
+
+
+def compare(
+    estimators: Iterable[str] | Mapping[str, Estimate],
+    f: Cost,
+    dist: Distribution,
+    *,
+    parameters: Iterable[Tensor],
+    k: int = 4,
+    evaluations: int | None = None,
+    repeats: int = 1000,
+    generator: torch.Generator | None = None,
+) -> Comparison:
+    r"""Bias, $\log \text{tr} \, \text{Cov}[\nabla]$, evaluations and time of estimators on your own model.
+
+    Measured by :func:`swor.gradient_moments`, at equal k, and at equal evaluations of f: each with the
+    largest k that does not take more. The bias is a z-score of the mean gradient, against the exact
+    gradient where the domain can be enumerated, otherwise against the mean of the other unbiased
+    estimators. Estimators that are not defined for the distribution or for k are left out, and named.
+
+    Args:
+        estimators: names in ESTIMATORS, or a mapping from names to callables with the same contract.
+        f: the cost, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        parameters: what to differentiate by, such as ``model.parameters()``.
+        k: the number of samples, at equal k.
+        evaluations: the number of evaluations of f, at equal evaluations; by default what the hungriest
+            estimator takes at k.
+        repeats: the number of estimates that each is measured with.
+        generator: the source of randomness.
+
+    Returns:
+        A :class:`Comparison`: ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
+
+    >>> logits = torch.zeros(6, requires_grad=True)
+    >>> dist = torch.distributions.Categorical(logits=logits)
+    >>> names = ["unordered_set", "reinforce"]
+    >>> result = compare(names, lambda x: x / 6, dist, parameters=[logits], k=3, repeats=200)
+    >>> [row.name for row in result.rows]
+    ['unordered_set', 'reinforce']
+    """
+    check_k(k)
+    entries = _entries(estimators)
+    problem = _Problem(f, dist, list(parameters), repeats, generator)
+    left_out = {name: why for name, e in entries.items() if (why := _unfit(e, dist, k))}
+    entries = {name: e for name, e in entries.items() if name not in left_out}
+    if not entries:
+        raise ValueError(f"no estimator is left to compare: {left_out}. Name others, or change k.")
+    used = {name: _evaluations(e, problem, k) for name, e in entries.items()}
+    budget = max(used.values()) if evaluations is None else evaluations
+    check_count("evaluations", budget)
+    ks = {name: _largest_k(e, problem, budget) for name, e in entries.items()}
+    at_k = {name: _moments(e, problem, k) for name, e in entries.items()}
+    reference = exact_reference(f, dist, problem.parameters)
+    unbiased = {n: m for n, m in at_k.items() if _unbiased(entries[n])}
+
+    def row(name: str) -> Row:
+        against = reference or mean_of(unbiased, without=name)
+        entry, k_equal = entries[name], ks[name]
+        first = _measure(entry, problem, k, at_k[name], against)
+        if k_equal is None or k_equal == k:
+            return Row(name, _unbiased(entry), first, first if k_equal else None)
+        moments = _moments(entry, problem, k_equal)
+        return Row(
+            name, _unbiased(entry), first, _measure(entry, problem, k_equal, moments, against)
+        )
+
+    rows = tuple(row(name) for name in entries)
+    return Comparison(rows, k, budget, repeats, reference is not None, left_out)
+
+
+def _entries(estimators: Iterable[str] | Mapping[str, Estimate]) -> dict[str, Estimate]:
+    if isinstance(estimators, str):
+        estimators = [estimators]
+    if isinstance(estimators, Mapping):
+        return dict(estimators)
+    return {name: lookup(name) for name in estimators}
+
+
+def _unbiased(entry: Estimate) -> bool | None:
+    return entry.unbiased if isinstance(entry, Estimator) else None
+
+
+def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
+    """Why an estimator cannot be compared, if so."""
+    if not isinstance(entry, Estimator):
+        return None
+    if not entry.defined_for(dist):
+        return "is not defined for this distribution"
+    largest = entry.largest_k(dist)
+    if k < entry.smallest_k or (largest is not None and k > largest):
+        return f"needs k from {entry.smallest_k} to {largest or 'any'}"
+    return None
+
+
+def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
+    """Evaluations of f for one element of the batch: as registered, or counted in one call."""
+    if isinstance(entry, Estimator):
+        return entry.evaluations(k, problem.dist)
+    counted = 0
+
+    def count(value: Tensor) -> Tensor:
+        nonlocal counted
+        cost = problem.f(value)
+        counted += cost.shape[-1]
+        return cost
+
+    entry(count, problem.dist, k, generator=problem.generator)
+    return counted
+
+
+def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
+    """The largest k that takes at most so many evaluations; None if even the smallest takes more."""
+    smallest, largest = 1, budget
+    if isinstance(entry, Estimator):
+        smallest = entry.smallest_k
+        largest = min(budget, entry.largest_k(problem.dist) or budget)
+    fitting = (
+        k for k in range(largest, smallest - 1, -1) if _evaluations(entry, problem, k) <= budget
+    )
+    return next(fitting, None)
+
+
+def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:
+    return gradient_moments(
+        entry,
+        problem.f,
+        problem.dist,
+        problem.parameters,
+        k=k,
+        repeats=problem.repeats,
+        generator=problem.generator,
+    )
+
+
+def _measure(
+    entry: Estimate,
+    problem: _Problem,
+    k: int,
+    moments: GradientMoments,
+    reference: Reference | None,
+) -> Measurement:
+    eps = torch.finfo(problem.parameters[0].dtype).eps
+    return Measurement(
+        k,
+        _evaluations(entry, problem, k),
+        z_score(moments, reference, eps),
+        moments,
+        _seconds(entry, problem, k),
+        eps,
+    )
+
+
+def _seconds(entry: Estimate, problem: _Problem, k: int) -> float:
+    """Of one estimate and its gradient, the median of a few."""
+    draw = looped(entry, problem.f, problem.dist, problem.parameters, k, problem.generator)
+    draw(1)
+    times = []
+    for _ in range(TIMED):
+        begin = time.perf_counter()
+        draw(1)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)

@@ -1,0 +1,202 @@
+"""The result of a comparison: a table, a frame, a plot and a recommendation."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from swor.diagnostics.variance import GradientMoments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.table import Table
+
+BIASED_FROM = 4.0  # z; by luck once in 16 000 comparisons
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """An estimator at one k.
+
+    Attributes:
+        k: the number of samples.
+        evaluations: of f, for one estimate.
+        z: the z-score of its bias; NaN where there was nothing to compare with.
+        moments: of its gradient.
+        seconds: for one estimate and its gradient.
+        eps: rounding of the gradients.
+    """
+
+    k: int
+    evaluations: int
+    z: float
+    moments: GradientMoments
+    seconds: float
+    eps: float
+
+    @property
+    def log_variance(self) -> float:
+        """Of the trace of the covariance of the gradient; −inf if that is below rounding."""
+        m = self.moments
+        rounding = (64 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
+        trace = float(m.trace)
+        return -math.inf if trace <= rounding else math.log(trace)
+
+    @property
+    def log_variance_error(self) -> float:
+        """Its standard error."""
+        constant = self.log_variance == -math.inf
+        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An estimator.
+
+    Attributes:
+        name: of the estimator.
+        unbiased: as registered; None if that is not known.
+        at_k: measured at equal k.
+        at_evaluations: measured at equal evaluations; None if even the smallest k takes more.
+    """
+
+    name: str
+    unbiased: bool | None
+    at_k: Measurement
+    at_evaluations: Measurement | None
+
+    @property
+    def looks_biased(self) -> bool:
+        """Whether it is registered as biased, or was measured to be."""
+        return self.unbiased is False or self.at_k.z > BIASED_FROM
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Estimators side by side; ``print`` it, or call ``recommend``, ``to_frame`` or ``plot``.
+
+    Attributes:
+        rows: one for each estimator.
+        k: the number of samples at equal k.
+        evaluations: the number of evaluations at equal evaluations.
+        repeats: the number of estimates behind each number.
+        exact: whether the bias is measured against the exact gradient.
+        left_out: estimators that could not be compared, and why.
+    """
+
+    rows: tuple[Row, ...]
+    k: int
+    evaluations: int
+    repeats: int
+    exact: bool
+    left_out: Mapping[str, str]
+
+    def recommend(self) -> str:
+        """The estimator to use, in a sentence, with the evidence."""
+        from swor.diagnostics.recommend import recommend
+
+        return recommend(self)
+
+    def __str__(self) -> str:
+        lines = [HEADER, *(_cells(row) for row in self.rows)]
+        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(pairs))
+            for pairs in (tuple(zip(line, widths, strict=True)) for line in lines)
+        ]
+        return "\n".join([self._title, "", *table, *self._notes])
+
+    def __rich__(self) -> Table:
+        """For ``rich.print``."""
+        table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
+        for i, name in enumerate(HEADER):
+            table.add_column(name, justify="left" if i == 0 else "right")
+        for row in self.rows:
+            table.add_row(*_cells(row), style="dim" if row.looks_biased else None)
+        return table
+
+    def print(self) -> None:
+        """Show the table and the recommendation on the terminal."""
+        console = _needs("rich.console").Console()
+        console.print(self)
+        console.print(self.recommend())
+
+    def to_frame(self) -> Any:
+        """A ``pandas.DataFrame`` with one row for each estimator."""
+        return _needs("pandas").DataFrame([_record(row) for row in self.rows])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Log-variances at equal k and at equal evaluations, with two standard errors."""
+        from swor.diagnostics.plot import plot
+
+        return plot(self, _needs("matplotlib.pyplot").gca() if ax is None else ax)
+
+    @property
+    def _title(self) -> str:
+        return (
+            f"Gradient variance at k = {self.k}, and at {self.evaluations} evaluations "
+            f"({self.repeats} estimates each)"
+        )
+
+    @property
+    def _notes(self) -> list[str]:
+        against = "the exact gradient" if self.exact else "the mean of the other unbiased ones"
+        left_out = [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
+        return [f"z: bias in standard errors, against {against}", *left_out]
+
+
+HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
+
+
+def _cells(row: Row) -> list[str]:
+    equal = row.at_evaluations
+    unbiased = {True: "yes", False: "no", None: "?"}[row.unbiased]
+    first = row.at_k
+    return [
+        row.name,
+        unbiased,
+        "-" if math.isnan(first.z) else f"{first.z:.1f}",
+        str(first.evaluations),
+        _log_variance(first),
+        f"{1000 * first.seconds:.2f}",
+        *(["-"] * 3 if equal is None else [str(equal.k), str(equal.evaluations)]),
+        *([] if equal is None else [_log_variance(equal)]),
+    ]
+
+
+def _log_variance(m: Measurement) -> str:
+    return (
+        "-inf"
+        if m.log_variance == -math.inf
+        else f"{m.log_variance:.2f} ± {m.log_variance_error:.2f}"
+    )
+
+
+def _record(row: Row) -> dict[str, object]:
+    record: dict[str, object] = {"estimator": row.name, "unbiased": row.unbiased}
+    for suffix, m in (("", row.at_k), ("_equal_evaluations", row.at_evaluations)):
+        record |= {
+            f"k{suffix}": m and m.k,
+            f"evaluations{suffix}": m and m.evaluations,
+            f"bias_z{suffix}": m and m.z,
+            f"log_variance{suffix}": m and m.log_variance,
+            f"log_variance_error{suffix}": m and m.log_variance_error,
+            f"seconds{suffix}": m and m.seconds,
+        }
+    return record
+
+
+def _needs(module: str) -> ModuleType:
+    """An optional package, or an error that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"this needs the package {error.name!r}, which is not installed; expected the extra "
+            "'experiments'. Install it with: pip install 'swor[experiments]'",
+            name=error.name,
+        ) from error

@@ -1,0 +1,62 @@
+"""A sentence that says which estimator to use, and why."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swor.diagnostics.comparison import Comparison, Measurement
+
+
+def recommend(comparison: Comparison) -> str:
+    """The unbiased estimator of least variance at equal evaluations, and what comes close."""
+    fair = {
+        row.name: row.at_evaluations
+        for row in comparison.rows
+        if row.at_evaluations is not None and not row.looks_biased
+    }
+    if not fair:
+        return (
+            f"None of these is unbiased and fits into {comparison.evaluations} evaluations; allow "
+            "more evaluations, or compare others, such as unordered_set."
+        )
+    order = sorted(fair, key=lambda name: fair[name].log_variance)
+    best = fair[order[0]]
+    return " ".join([_first(order[0], best), *_others(order[1:], fair, best)])
+
+
+def _first(name: str, best: Measurement) -> str:
+    variance = (
+        "no variance at all"
+        if best.log_variance == -math.inf
+        else f"log-variance {best.log_variance:.2f} ± {best.log_variance_error:.2f}"
+    )
+    return f"Use {name} with k = {best.k}: no sign of bias, {variance} at {best.evaluations} evaluations."
+
+
+def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -> list[str]:
+    """Those that cannot be told from the best, and by how much the first of the others is worse."""
+    close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
+    behind = [name for name in names if name not in close]
+    said = []
+    if close:
+        said.append(f"{_and(close)} {'is' if len(close) == 1 else 'are'} as good within the error.")
+    if behind:
+        factor = math.exp(_gap(fair[behind[0]], best))
+        by = "any" if math.isinf(factor) else f"{factor:.3g}"
+        said.append(f"{behind[0]} comes next, with {by} times the variance.")
+    return said
+
+
+def _gap(other: Measurement, best: Measurement) -> float:
+    same = other.log_variance == best.log_variance  # also where both are −inf
+    return 0.0 if same else other.log_variance - best.log_variance
+
+
+def _error(other: Measurement, best: Measurement) -> float:
+    return math.hypot(other.log_variance_error, best.log_variance_error)
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

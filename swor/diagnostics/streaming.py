@@ -1,0 +1,88 @@
+r"""Mean and variance of a stream of vectors in one pass.
+
+Compare each $x_i$ with the mean of those before it (Welford): with
+$d_i = \frac{i-1}{i} (x_i - \bar x_{i-1})^2$,
+
+$$\sum_{i \le n} d_i = \sum_{i \le n} (x_i - \bar x_n)^2, \qquad E[d_i] = \text{Var}[x] \quad (i \ge 2).$$
+
+So the variance is the mean of the $d_i$, and their own spread is its standard error.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Stream(NamedTuple):
+    """What is kept of the vectors so far; its size does not depend on how many there were."""
+
+    seen: int
+    mean: Tensor  # (m,)
+    squares: Tensor  # (m,), the sum of d
+    fourths: Tensor  # (m,), the sum of d²
+    total_fourths: Tensor  # (), the sum of (Σ_m d)²
+
+    @property
+    def variance(self) -> Tensor:
+        """Unbiased, (m,)."""
+        return self.squares / (self.seen - 1)
+
+    @property
+    def mean_error(self) -> Tensor:
+        """Standard error of the mean, (m,)."""
+        return torch.sqrt(self.variance / self.seen)
+
+    @property
+    def variance_error(self) -> Tensor:
+        """Standard error of the variance, (m,)."""
+        return _error(self.squares, self.fourths, self.seen - 1)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of all variances, ()."""
+        return self.variance.sum()
+
+    @property
+    def total_error(self) -> Tensor:
+        """Standard error of the sum of all variances, ()."""
+        return _error(self.squares.sum(), self.total_fourths, self.seen - 1)
+
+
+def _error(squares: Tensor, fourths: Tensor, n: int) -> Tensor:
+    spread = fourths / n - (squares / n).square()
+    return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may come out as -1e-17
+
+
+def start(m: int, device: torch.device | None = None) -> Stream:
+    """Nothing yet, of vectors of m numbers."""
+    zero = torch.zeros(m, dtype=torch.float64, device=device)
+    return Stream(0, zero, zero, zero, zero.sum())
+
+
+def update(stream: Stream, x: Tensor) -> Stream:
+    """Take in more vectors.
+
+    Args:
+        stream: those before.
+        x: (chunk, m).
+
+    >>> stream = start(1)
+    >>> for chunk in torch.tensor([1.0, 2.0, 4.0, 5.0]).split(3):
+    ...     stream = update(stream, chunk.unsqueeze(-1))
+    >>> stream.mean, stream.variance
+    (tensor([3.], dtype=torch.float64), tensor([3.3333], dtype=torch.float64))
+    """
+    n = stream.seen + torch.arange(1, len(x) + 1, device=x.device).unsqueeze(-1)
+    centred = x.to(stream.mean) - stream.mean
+    before = (centred.cumsum(0) - centred) / (n - 1).clamp(min=1)  # the first has none before it
+    d = (centred - before).square() * (n - 1) / n
+    return Stream(
+        stream.seen + len(x),
+        stream.mean + centred.sum(0) / (stream.seen + len(x)),
+        stream.squares + d.sum(0),
+        stream.fourths + d.square().sum(0),
+        stream.total_fourths + d.sum(-1).square().sum(),
+    )

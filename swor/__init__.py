@@ -1,16 +1,37 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
+from swor.baselines import MovingAverage, batch_mean, fresh_sample, greedy
+from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
+from swor.diagnostics.variance import gradient_moments
+from swor.estimators.arsm import arsm
+from swor.estimators.baselined import (
+    reinforce_batch_mean,
+    reinforce_fresh_sample,
+    reinforce_greedy,
+    reinforce_moving_average,
+    reinforce_no_baseline,
+    reinforce_shared_sample,
+    sum_and_sample_sampled_baseline,
+    top_k_and_sample_sampled_baseline,
+    unordered_set_no_baseline,
+)
+from swor.estimators.binary import arm, disarm
+from swor.estimators.control_variates import ControlVariate, rebar, relax
 from swor.estimators.importance import (
     importance_weighted,
     normalize,
     normalized_importance_weighted,
     risk,
 )
+from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.registry import ESTIMATORS, Estimator
+from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
 from swor.estimators.single import reinforce, single_sample
+from swor.estimators.strata import equally_weighted
 from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
 from swor.estimators.unordered import murthy_variance, unordered_set
+from swor.estimators.vimco import vimco
 from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
 from swor.samplers.distributions import sample
@@ -21,36 +42,67 @@ from swor.samplers.sequence import (
     beam_search,
     stochastic_beam_search,
 )
+from swor.samplers.strata import stratified_sample, systematic_sample
 from swor.types import Sample, Scheme, Weights
 
 __all__ = [
     "ESTIMATORS",
+    "ControlVariate",
     "Estimator",
     "Factorized",
+    "MovingAverage",
     "Sample",
     "Scheme",
     "SequenceModel",
     "Weights",
     "ancestral_sample",
+    "arm",
+    "arsm",
+    "batch_mean",
     "beam_search",
+    "compare",
     "deterministic_sum_and_sample",
+    "disarm",
+    "equally_weighted",
     "exact",
+    "fresh_sample",
+    "gradient_moments",
+    "greedy",
+    "gumbel_softmax",
     "gumbel_top_k",
     "importance_weighted",
     "leave_one_out",
+    "local_expectation",
+    "local_unordered_set",
     "log_prob_ordered",
     "log_prob_set",
     "murthy_variance",
     "normalize",
     "normalized_importance_weighted",
     "raj",
+    "rebar",
     "reinforce",
+    "reinforce_batch_mean",
+    "reinforce_fresh_sample",
+    "reinforce_greedy",
+    "reinforce_moving_average",
+    "reinforce_no_baseline",
+    "reinforce_shared_sample",
+    "reinmax",
+    "relax",
     "risk",
     "sample",
     "single_sample",
     "stochastic_beam_search",
+    "straight_through",
+    "stratified_sample",
     "sum_and_sample",
+    "sum_and_sample_sampled_baseline",
+    "systematic_sample",
     "top_k_and_sample",
+    "top_k_and_sample_sampled_baseline",
     "unordered_set",
+    "unordered_set_no_baseline",
+    "vimco",
     "with_replacement",
 ]

@@ -12,6 +12,7 @@ estimate of $\nabla E[f]$, including the pathwise term where $f$ itself carries 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -21,6 +22,8 @@ from torch import Tensor
 
 from swor.errors import can_look, check_same, check_shape
 
+Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
+
 
 class Scheme(StrEnum):
     """How a sample was drawn. A rule is valid for some schemes only, and refuses the others."""
@@ -29,6 +32,8 @@ class Scheme(StrEnum):
     WITH_REPLACEMENT = "with_replacement"
     TOP_K_AND_SAMPLE = "top_k_and_sample"
     BEAM_SEARCH = "beam_search"
+    STRATIFIED = "stratified"
+    SYSTEMATIC = "systematic"
 
 
 DRAWN_BY = {
@@ -36,6 +41,8 @@ DRAWN_BY = {
     Scheme.WITH_REPLACEMENT: "with_replacement or sample(dist, k, replacement=True)",
     Scheme.TOP_K_AND_SAMPLE: "top_k_and_sample",
     Scheme.BEAM_SEARCH: "beam_search",
+    Scheme.STRATIFIED: "stratified_sample",
+    Scheme.SYSTEMATIC: "systematic_sample",
 }
 
 

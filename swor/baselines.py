@@ -1,0 +1,117 @@
+r"""Baselines for :meth:`swor.Weights.loss`: what a cost is compared with.
+
+A baseline leaves an estimator unbiased if it does not depend on the sample it is subtracted from:
+it comes from other samples, from other elements of the batch, from earlier steps, or from the
+distribution alone. None carries gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from swor.estimators.factors import factors
+from swor.samplers.distributions import sample
+from swor.types import Cost
+
+
+@torch.no_grad()
+def batch_mean(cost: Tensor) -> Tensor:
+    r"""$b_i = \frac{1}{(B - 1) k} \sum_{j \ne i} \sum_s f_{j s}$: the mean of the *others* in the batch.
+
+    For batches whose elements are sampled independently and are alike. A batch of one has no
+    others, and no baseline: 0.
+
+    Args:
+        cost: (*batch, k)
+
+    Returns:
+        (*batch, 1)
+
+    >>> batch_mean(torch.tensor([[1.0], [2.0], [6.0]]))
+    tensor([[4.0000],
+            [3.5000],
+            [1.5000]])
+    """
+    own = cost.mean(-1, keepdim=True)
+    others = own.numel() - 1
+    return (own.sum() - own) / others if others > 0 else torch.zeros_like(own)
+
+
+@torch.no_grad()
+def fresh_sample(
+    f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""$b_s = f(x'_s)$, $x'_s \sim p$: costs of independent extra samples.
+
+    Args:
+        f: the cost.
+        dist: the distribution of the batch.
+        k: how many: as many as there are terms, or 1 to be shared by all terms.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch, k)
+
+    >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
+    >>> fresh_sample(torch.ones_like, dist, 1).shape
+    torch.Size([5, 1])
+    """
+    return f(sample(dist, k, replacement=True, generator=generator).value)
+
+
+@torch.no_grad()
+def greedy(f: Cost, dist: Distribution) -> Tensor:
+    r"""$b = f(\arg\max_x p(x))$: the cost of the likeliest outcome.
+
+    Args:
+        f: the cost.
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+
+    Returns:
+        (*batch, 1)
+
+    >>> dist = torch.distributions.Categorical(probs=torch.tensor([0.2, 0.3, 0.5]))
+    >>> greedy(lambda x: x.float(), dist)
+    tensor([2.])
+    """
+    variables = factors(dist, 1)
+    return variables.evaluate(f, variables.log_probs.argmax(-1).unsqueeze(-2))
+
+
+class MovingAverage(nn.Module):
+    r"""$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}$: an exponential moving average of earlier costs.
+
+    Call it with the costs of a step: it returns the average *before* that step, 0 at the first, and
+    then takes the step in. The average is a buffer and is saved with the model.
+
+    Args:
+        decay: β, from 0 (the mean cost of the last step) to 1.
+
+    >>> average = MovingAverage(decay=0.5)
+    >>> [average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0)]
+    [0.0, 4.0, 3.0]
+    """
+
+    average: Tensor
+    steps: Tensor
+
+    def __init__(self, decay: float = 0.9) -> None:
+        super().__init__()
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay is {decay}; expected 0 <= decay < 1, such as 0.9.")
+        self.decay = decay
+        self.register_buffer("average", torch.zeros(()))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def forward(self, cost: Tensor) -> Tensor:
+        """From costs (*batch, k) to the average of the steps before, ()."""
+        before = self.average.to(cost).clone()
+        mean = cost.detach().mean().to(self.average)
+        started = self.steps > 0
+        later = self.decay * self.average + (1.0 - self.decay) * mean
+        self.average.copy_(torch.where(started, later, mean))
+        self.steps.add_(1)
+        return before

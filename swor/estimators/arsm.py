@@ -1,0 +1,62 @@
+"""ARSM: augment-REINFORCE-swap-merge, for categorical variables of any number of categories."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from swor.estimators.factors import factors
+from swor.samplers.race import gumbel_like
+from swor.types import Cost
+
+
+def arsm(
+    f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""$g_m = \sum_j (f(x^{m j}) - \frac1c \sum_{m'} f(x^{m' j})) (\frac1c - \pi_j)$ by $\varphi_m$.
+
+    ARSM (Yin et al. 2019), with the logits φ: $\pi \sim \text{Dirichlet}(1, \dots, 1)$ and
+    $x^{m j} = \arg\min_i \pi^{m j}_i e^{-\varphi_i}$, where $\pi^{m j}$ is π with entries m and j swapped.
+    In a product every variable has its own π and all are swapped alike. Every $x^{m j}$ has the
+    distribution p, so the mean of f over all of them is the value. Unbiased. Uses
+    k (c (c − 1) / 2 + 1) evaluations, however many variables there are.
+
+    Args:
+        f: the cost, from values (*batch, k', *event) to (*batch, k').
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of draws of π.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> arsm(lambda x: x.float(), dist, 2).shape
+    torch.Size([5])
+    """
+    variables = factors(dist, k)
+    c = variables.c
+    log_probs = variables.log_probs.detach().unsqueeze(-3)
+    log_probs = log_probs.expand(*variables.batch, k, variables.n, c)
+    log_pi = torch.log_softmax(-gumbel_like(log_probs, generator), -1)  # logs of exponentials
+    orders, which = swaps(c, log_pi.device)
+    x = (log_probs.unsqueeze(-2) - log_pi[..., orders]).argmax(-1)  # (*batch, k, n, swaps)
+    cost = variables.evaluate(f, x.mT.flatten(-3, -2))
+    table = cost.detach().unflatten(-1, (k, len(orders)))[..., which]  # (*batch, k, m, j)
+    centred = (table - table.mean(-2, keepdim=True)).to(log_pi.dtype)
+    return variables.surrogate(cost, (1.0 / c - log_pi.exp()) @ centred.mT)
+
+
+def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The identity and all swaps of two of c entries, (c (c − 1) / 2 + 1, c), and which is which.
+
+    The second, (c, c), has the row of the swap of m and j.
+    """
+    m, j = torch.triu_indices(c, c, offset=1, device=device)
+    row = torch.arange(1, len(m) + 1, device=device)
+    orders = torch.arange(c, device=device).repeat(len(m) + 1, 1)
+    orders[row, m], orders[row, j] = j, m
+    which = torch.zeros(c, c, dtype=torch.long, device=device)
+    which[m, j] = which[j, m] = row
+    return orders, which

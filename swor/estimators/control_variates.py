@@ -1,0 +1,261 @@
+r"""REBAR and RELAX: REINFORCE with a control variate that sees the Gumbel noise.
+
+With $z = \log p + \text{Gumbel}$, $b = \arg\max z$, $\tilde z \sim p(z \mid b)$ and any differentiable $c$,
+
+$$g = (f(b) - c(\tilde z)) \, \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$$
+
+is unbiased. Given b, the race is a first time $E_b \sim \text{Exp}(1)$ and later times
+$E_b + E_i / p_i$, so $\tilde z_i = -\log(E_b + E_i / p_i)$ for $i \ne b$ and $\tilde z_b = -\log E_b$: its
+argmax is b, and $\partial \tilde z_i / \partial \log p_i = 1 - e^{\tilde z_i - \tilde z_b}$. The noise of
+$\tilde z$ need not be independent of z: taking the noise behind z itself makes $\tilde z = z$ in
+value, though not in gradient, so $\nabla c(z) - \nabla c(\tilde z) = c'(z) \, e^{z - z_b}$ and one evaluation
+of c is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from swor.errors import can_look, check_shape
+from swor.estimators.factors import Factors, factors, relaxable
+from swor.estimators.relaxed import checked_temperature, perturbed, relax_at
+from swor.samplers.race import gumbel_like
+from swor.types import Cost
+
+Control = Callable[[Tensor], Tensor]
+
+
+class ControlVariate(nn.Module):
+    r"""$c_\phi(z)$: a network on the perturbed log-probabilities, for :func:`relax`.
+
+    Its output starts at 0, so that the untrained estimator is REINFORCE.
+
+    Args:
+        n: the number of variables; 1 if the distribution is no product.
+        c: the number of categories of each.
+        hidden: the widths of the hidden layers.
+
+    >>> ControlVariate(20, 10)(torch.zeros(64, 1, 20, 10)).shape
+    torch.Size([64, 1])
+    """
+
+    def __init__(self, n: int, c: int, hidden: tuple[int, ...] = (200, 200)) -> None:
+        super().__init__()
+        widths = [n * c, *hidden]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), nn.Softplus()]  # smooth: c is differentiated twice
+        last = nn.Linear(widths[-1], 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.layers = nn.Sequential(*layers, last)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """From (*batch, k, n, c) to (*batch, k)."""
+        out: Tensor = self.layers(z.flatten(-2))
+        return out.squeeze(-1)
+
+
+def relax(
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    *,
+    control: Control | None = None,
+    common_noise: bool = True,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""$g = (f(b) - c(\tilde z)) \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$; the value is $f(b)$.
+
+    RELAX (Grathwohl et al. 2018). Unbiased for any control variate, and f may be a black box. The
+    training signal comes with it: the gradient that reaches the parameters of the control variate
+    is that of the squared gradient $\|g\|^2$ with respect to the logits, which is that of its variance.
+    So one ``backward`` of the result trains everything; give the optimiser the parameters of both.
+
+    Args:
+        f: the cost, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples.
+        control: c, such as a :class:`ControlVariate`, from perturbed log-probabilities
+            (*batch, k, n, c), n = 1 where ``dist`` is no product, to (*batch, k). None is an untrained
+            one, zero: REINFORCE. Whatever else it depends on must be detached from the model.
+        common_noise: take $\tilde z$ from the noise of z; otherwise from noise of its own.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> logits, control = torch.zeros(5, 3, requires_grad=True), ControlVariate(1, 3)
+    >>> optimizer = torch.optim.Adam([logits, *control.parameters()])
+    >>> dist = torch.distributions.Categorical(logits=logits)
+    >>> relax(lambda x: x.sqrt(), dist, 1, control=control).mean().backward()
+    >>> optimizer.step()
+    """
+    variables = factors(dist, k)
+    if can_look(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
+        raise ValueError(
+            "the distribution has categories of probability 0; expected finite log-probabilities, "
+            "which the control variate can take. Use rebar, or another estimator."
+        )
+    draw = _draw(variables, k, common_noise, generator)
+    cost = variables.evaluate(f, draw.winners)
+    if not torch.is_grad_enabled():
+        return cost.mean(-1)
+    gradient = _gradient(variables, draw, cost.detach(), control or _zero)
+    squared = _squared(variables, gradient)
+    return variables.surrogate(cost, gradient) + (squared - squared.detach()).to(cost.dtype)
+
+
+def rebar(
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    *,
+    temperature: float | Tensor = 0.5,
+    scale: float | Tensor = 1.0,
+    common_noise: bool = True,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""As :func:`relax` with $c(z) = \eta f(\text{softmax}(z / \tau))$, for a differentiable f.
+
+    REBAR (Tucker et al. 2017). Unbiased for any temperature and scale. Uses 2k evaluations, or 3k
+    without common noise. Where the temperature or the scale carries gradient, what reaches it is
+    the gradient of the squared gradient $\|g\|^2$, so one ``backward`` trains everything.
+
+    Args:
+        f: the cost, from values (*batch, k', *event) to (*batch, k'); also takes relaxed values.
+        dist: OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples.
+        temperature: τ > 0, a number or a tensor with one element.
+        scale: η, a number or a tensor with one element.
+        common_noise: take $\tilde z$ from the noise of z; otherwise from noise of its own.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> logits = torch.zeros(5, 3, requires_grad=True)
+    >>> log_temperature = torch.zeros((), requires_grad=True)
+    >>> dist = torch.distributions.OneHotCategorical(logits=logits)
+    >>> estimate = rebar(lambda x: x[..., 0] ** 2, dist, 1, temperature=log_temperature.exp())
+    >>> estimate.mean().backward()
+    """
+    variables = relaxable("rebar", dist, k)
+    learned = [checked_temperature(temperature), scale]
+    draw = _draw(variables, k, common_noise, generator)
+    cost = variables.evaluate(f, draw.winners)
+    if not torch.is_grad_enabled():
+        return cost.mean(-1)
+    tau, eta = (_per_element(x, variables) for x in learned)
+
+    def control(z: Tensor) -> Tensor:
+        y = relax_at(z, tau[..., None, None, None])
+        return eta.unsqueeze(-1) * variables.evaluate_relaxed(f, y)
+
+    gradient = _gradient(variables, draw, cost.detach(), control)
+    return variables.surrogate(cost, gradient) + _signal(variables, gradient, learned, [tau, eta])
+
+
+class _Draw(NamedTuple):
+    z: Tensor  # (*batch, k, n, c)
+    winners: Tensor  # b, (*batch, k, n)
+    conditional: Tensor | None  # z̃, (*batch, k, n, c); None where it is z
+
+
+def _draw(
+    variables: Factors, k: int, common_noise: bool, generator: torch.Generator | None
+) -> _Draw:
+    log_probs = variables.log_probs.detach()
+    z = perturbed(log_probs, k, generator)
+    index = z.argmax(-1)
+    if common_noise:
+        return _Draw(z, index, None)
+    return _Draw(z, index, conditional_gumbel(log_probs.unsqueeze(-3), index, generator))
+
+
+def conditional_gumbel(
+    log_probs: Tensor, index: Tensor, generator: torch.Generator | None
+) -> Tensor:
+    r"""$z \mid \arg\max z = b$: $z_b = G_b$ and $z_i = -\log(e^{-G_b} + e^{-G_i} / p_i)$.
+
+    Args:
+        log_probs: normalised log-probabilities, broadcasts to (*index.shape, c).
+        index: b, the argmax.
+        generator: the source of randomness.
+
+    Returns:
+        (*index.shape, c); nowhere above its entry at b.
+    """
+    log_probs = log_probs.expand(*index.shape, log_probs.shape[-1])
+    g = gumbel_like(log_probs, generator)
+    top = g.gather(-1, index.unsqueeze(-1))
+    later = top - nn.functional.softplus(top - g - log_probs, threshold=50.0)
+    return later.scatter(-1, index.unsqueeze(-1), top)
+
+
+def _gradient(variables: Factors, draw: _Draw, cost: Tensor, control: Control) -> Tensor:
+    """The estimate of the gradient by the log-probabilities, (*batch, k, n, c).
+
+    It depends on the parameters of the control variate, and is to be detached for all else.
+    """
+    c, slope = _with_slope(control, draw.z, tuple(cost.shape))
+    if draw.conditional is None:
+        pathwise = slope * _behind(draw.z)
+    else:
+        c, later = _with_slope(control, draw.conditional, tuple(cost.shape))
+        pathwise = slope - later * (1.0 - _behind(draw.conditional))
+    advantage = (cost - c)[..., None, None]
+    return advantage * variables.one_hot(draw.winners) + pathwise
+
+
+def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The control variate and its derivative by z."""
+    z = z.detach().requires_grad_()
+    c = control(z)
+    check_shape("the control variate", c, shape, "one number for every sample")
+    (slope,) = torch.autograd.grad(c.sum(), z, create_graph=True, materialize_grads=True)
+    return c, slope
+
+
+def _behind(z: Tensor) -> Tensor:
+    return torch.exp(z - z.amax(-1, keepdim=True))
+
+
+def _squared(variables: Factors, gradient: Tensor) -> Tensor:
+    """The squared gradient by the logits, (*batch,): how a normalised table moves with them."""
+    p = variables.log_probs.detach().exp().unsqueeze(-3)
+    by_logits = gradient - p * gradient.sum(-1, keepdim=True)
+    return by_logits.square().sum((-1, -2)).mean(-1)
+
+
+def _zero(z: Tensor) -> Tensor:
+    return 0.0 * z.sum((-1, -2))
+
+
+def _per_element(x: float | Tensor, variables: Factors) -> Tensor:
+    """A copy of a number for every element of the batch, so that it has a gradient for each."""
+    x = torch.as_tensor(x, dtype=variables.log_probs.dtype, device=variables.log_probs.device)
+    copies = x.detach().reshape(()).expand(variables.batch).clone()
+    return copies.requires_grad_(x.requires_grad)
+
+
+def _signal(
+    variables: Factors, gradient: Tensor, learned: list[float | Tensor], copies: list[Tensor]
+) -> Tensor | float:
+    """Zero, with the gradient of the squared gradient by what is learned.
+
+    Differentiated here and not later, since f has parameters of its own that it must not reach.
+    """
+    total: Tensor | float = 0.0
+    for x, copy in zip(learned, copies, strict=True):
+        if isinstance(x, Tensor) and x.requires_grad:
+            squared = _squared(variables, gradient).sum()
+            (slope,) = torch.autograd.grad(squared, copy, retain_graph=True)
+            total = total + slope * (x - x.detach()).reshape(())
+    return total

@@ -1,0 +1,55 @@
+"""VIMCO: the gradient of a multi-sample bound."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from swor.errors import check_shape
+from swor.samplers.distributions import sample
+from swor.types import Cost, score
+
+
+def vimco(
+    log_f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""$L = \log \frac1k \sum_s f_s$ with $g = \sum_s (L - L_{-s}) \nabla \log p(x_s)$ and the pathwise term.
+
+    VIMCO (Mnih and Rezende 2016): in $L_{-s}$ the geometric mean of the others stands in for $f_s$.
+    Not an estimator of $E[f]$ but, unbiased, of its own objective
+    $E[\log \frac1k \sum_s f(x_s)]$: with $f = p(x, h) / q(h)$ a bound on the log-likelihood, to be
+    maximised, so train on its negative. There is no baseline for k = 1.
+
+    Args:
+        log_f: the *logarithm* of f, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> vimco(lambda x: torch.full(x.shape, 2.0), dist, 4)
+    tensor([2., 2., 2., 2., 2.])
+    """
+    drawn = sample(dist, k, replacement=True, generator=generator)
+    terms = log_f(drawn.value)
+    check_shape("log_f", terms, tuple(drawn.log_p.shape), "one number for every sample")
+    bound = terms.logsumexp(-1) - math.log(k)
+    advantage = bound.detach().unsqueeze(-1) - _without_own(terms.detach())
+    return bound + (score(drawn.log_p) * advantage).sum(-1)
+
+
+def _without_own(log_f: Tensor) -> Tensor:
+    """The bounds in which the mean of the others stands in for each term, (*batch, k)."""
+    k = log_f.shape[-1]
+    if k == 1:
+        return torch.zeros_like(log_f)
+    own = torch.eye(k, dtype=torch.bool, device=log_f.device)
+    rows = log_f.unsqueeze(-2).expand(*log_f.shape, k)
+    others = rows.masked_fill(own, 0.0).sum(-1, keepdim=True) / (k - 1)
+    return torch.where(own, others, rows).logsumexp(-1) - math.log(k)

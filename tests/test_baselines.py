@@ -1,0 +1,146 @@
+"""Baselines: each leaves its estimator unbiased, and is what it says."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from proofs import Problem, exact, expected
+from torch import Tensor
+
+import swor
+
+ENUMERATED = (
+    "reinforce_no_baseline",
+    "reinforce_fresh_sample",
+    "reinforce_shared_sample",
+    "reinforce_moving_average",
+    "reinforce_greedy",
+    "sum_and_sample_sampled_baseline",
+    "top_k_and_sample_sampled_baseline",
+    "unordered_set_no_baseline",
+)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("dist", ["categorical", "one_hot"])
+@pytest.mark.parametrize("name", ENUMERATED)
+def test_unbiased_by_enumeration(name: str, dist: str, k: int) -> None:
+    mean = expected(swor.ESTIMATORS[name], dist, k)
+    torch.testing.assert_close(mean, exact(dist), rtol=0, atol=1e-12)
+
+
+def test_moving_average_unbiased_by_enumeration_once_it_has_seen_costs() -> None:
+    average = swor.MovingAverage()
+    average(torch.tensor([3.0]))
+    estimate = partial(swor.reinforce_moving_average, average=average)
+    mean = expected(estimate, "categorical", 2)
+    torch.testing.assert_close(mean, exact("categorical"), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dist", ["bernoullis", "categoricals"])
+@pytest.mark.parametrize("name", ["reinforce_shared_sample", "reinforce_greedy"])
+def test_products_unbiased_by_enumeration(name: str, dist: str) -> None:
+    mean = expected(swor.ESTIMATORS[name], dist, 1)
+    torch.testing.assert_close(mean, exact(dist), rtol=0, atol=1e-12)
+
+
+def test_enumeration_sees_a_baseline_that_knows_the_sample() -> None:
+    def wrong(f, dist, k):  # type: ignore[no-untyped-def]
+        drawn = swor.sample(dist, k, replacement=True)
+        cost = f(drawn.value)
+        return swor.reinforce(drawn).loss(cost, baseline=cost.mean(-1, keepdim=True).detach())
+
+    assert (expected(wrong, "categorical", 2) - exact("categorical")).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_batch_mean_unbiased_by_enumeration(monkeypatch: pytest.MonkeyPatch, wrong: bool) -> None:
+    """Two elements of a batch: all their joint draws, one after the other."""
+    if wrong:
+        all_of_them = lambda cost: cost.mean().detach().expand(2, 1)  # noqa: E731
+        monkeypatch.setattr("swor.estimators.baselined.batch_mean", all_of_them)
+    total = torch.zeros(2, 5, dtype=torch.float64)
+    for draws in product(range(3), repeat=4):
+        value = torch.tensor(draws).reshape(2, 2)
+        monkeypatch.setattr("swor.samplers.categorical.independent", lambda *_, v=value: v)
+        problem = Problem("categorical", 2)
+        estimate = swor.reinforce_batch_mean(problem.f, problem.dist, 2)
+        probability = problem.dist.logits.detach().gather(-1, value).sum().exp()
+        total += probability * problem.moments(estimate)
+    error = (total - exact("categorical")).abs().max()
+    assert error > 1e-2 if wrong else error < 1e-12
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (4,), (2, 3)])
+def test_batch_mean_is_the_mean_of_the_others(batch: tuple[int, ...]) -> None:
+    cost = torch.randn(*batch, 5, generator=torch.Generator().manual_seed(0))
+    baseline = swor.batch_mean(cost)
+    assert baseline.shape == (*batch, 1)
+    rows = cost.reshape(-1, 5)
+    for i, b in enumerate(baseline.flatten()):
+        others = torch.cat([rows[:i], rows[i + 1 :]])
+        torch.testing.assert_close(b, others.mean() if len(others) else torch.zeros(()))
+
+
+def test_greedy_evaluates_the_mode_in_the_encoding_of_the_distribution() -> None:
+    for name in ("categorical", "one_hot", "bernoulli", "categoricals", "one_hots", "square"):
+        problem = Problem(name, 2, 3)
+        seen: list[Tensor] = []
+
+        def f(x: Tensor, seen: list[Tensor] = seen, problem: Problem = problem) -> Tensor:
+            seen.append(x)
+            return problem.f(x)
+
+        assert swor.greedy(f, problem.dist).shape == (2, 3, 1)
+        assert torch.equal(seen[0].squeeze(2).double(), problem.dist.mode.double())
+
+
+def test_no_baseline_carries_gradient() -> None:
+    problem = Problem("categorical", 4)
+    cost = problem.f(torch.zeros(4, 2, dtype=torch.long))
+    baselines = [
+        swor.batch_mean(cost),
+        swor.fresh_sample(problem.f, problem.dist, 2),
+        swor.greedy(problem.f, problem.dist),
+        swor.MovingAverage()(cost),
+    ]
+    assert not any(b.requires_grad for b in baselines)
+
+
+def test_moving_average_subtracts_what_came_before() -> None:
+    average = swor.MovingAverage(decay=0.8)
+    problem = Problem("categorical", 3)
+    assert average(problem.f(torch.zeros(3, 1, dtype=torch.long)) * 0 + 2.0) == 0.0
+    before = average.average.clone()
+    shifted = lambda x: problem.f(x) + 2.0  # noqa: E731
+    options = {"average": average, "generator": torch.Generator().manual_seed(0)}
+    moments = problem.moments(swor.reinforce_moving_average(shifted, problem.dist, 2, **options))
+    drawn = swor.sample(
+        problem.dist, 2, replacement=True, generator=torch.Generator().manual_seed(0)
+    )
+    expected_loss = swor.reinforce(drawn).loss(shifted(drawn.value), baseline=float(before))
+    torch.testing.assert_close(moments, problem.moments(expected_loss))
+    mean = shifted(drawn.value).mean().detach().float()
+    torch.testing.assert_close(average.average, 0.8 * before + 0.2 * mean)
+
+
+def test_moving_average_is_saved() -> None:
+    average, other = swor.MovingAverage(), swor.MovingAverage()
+    average(torch.full((3,), 7.0))
+    file = io.BytesIO()
+    torch.save(average.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    assert other(torch.zeros(3)) == 7.0
+    with pytest.raises(ValueError, match="decay is"):
+        swor.MovingAverage(decay=1.0)
+
+
+def test_a_fresh_sample_for_every_term_differs_from_a_shared_one() -> None:
+    problem = Problem("categorical", 200)
+    assert swor.fresh_sample(problem.f, problem.dist, 3).std(-1).max() > 0
+    assert swor.fresh_sample(problem.f, problem.dist, 1).shape == (200, 1)

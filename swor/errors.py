@@ -25,6 +25,10 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
             f"{name} has shape {tuple(log_p.shape)}; expected (*batch, n) with n >= 1. "
             "Put the outcomes on the last axis."
         )
+
+
+def check_not_nan(name: str, log_p: Tensor) -> None:
+    """Log-probabilities are numbers or −inf."""
     if can_look(log_p) and not bool((log_p < torch.inf).all()):
         raise ValueError(
             f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
@@ -77,11 +81,11 @@ def check_k(k: int, support: int | None = None) -> None:
         )
 
 
-def check_normalized(log_total: Tensor, dtype: torch.dtype) -> None:
-    """The probabilities of all outcomes sum to 1."""
+def check_normalized(log_total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
+    """The probabilities of all outcomes sum to 1, to the rounding of a product of ``steps``."""
     if not can_look(log_total):
         return
-    wrong = ~(log_total.abs() <= TOLERANCE[dtype])
+    wrong = ~(log_total.abs() <= TOLERANCE[dtype] * steps)
     if bool(wrong.any()):
         total = float(log_total[wrong].flatten()[0].exp())
         raise ValueError(

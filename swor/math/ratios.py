@@ -13,7 +13,13 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from swor.errors import can_look, check_log_probs, check_normalized, check_same, check_shape
+from swor.errors import (
+    check_log_probs,
+    check_normalized,
+    check_not_nan,
+    check_same,
+    check_shape,
+)
 from swor.math import integral, orderings, subsets
 from swor.math.logspace import log1mexp, log_remaining, working_dtype
 
@@ -146,8 +152,7 @@ def draws(log_p: Tensor, log_rest: Tensor | None = None, *, method: Method = "au
 
     impossible, total = full == -torch.inf, log_total.unsqueeze(-1)
     exact = impossible | (rest == -torch.inf).unsqueeze(-1)  # R = 1 by definition
-    log_first = log_first.masked_fill(impossible, -torch.inf)
-    log_first = log_first - log_first.logsumexp(-1, keepdim=True)
+    log_first = log_first.masked_fill(impossible, -torch.inf).log_softmax(-1)
     log_r = torch.where(exact, 0.0, (log_first + total) - full)
     log_first = torch.where(exact, full - total, log_first)
 
@@ -162,20 +167,16 @@ def _complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, T
     """In working precision: log_p, log_rest, and the log of the total mass, by which to divide."""
     check_log_probs("log_p", log_p)
     full = log_p.to(working_dtype(log_p.dtype))
-    log_sum = full.logsumexp(-1)
     if log_rest is None:
+        log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0), log_p.dtype)
         return full, log1mexp(log_sum.clamp(max=0.0)), torch.zeros_like(log_sum)
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
     rest = log_rest.to(full.dtype)
-    log_total = torch.logaddexp(log_sum, rest)
-    if can_look(log_total) and not bool(log_total.isfinite().all()):
-        raise ValueError(
-            "log_p and log_rest of an element of the batch have no mass, or NaN; expected some "
-            "probability in the sample or outside of it."
-        )
-    return full, rest, log_total
+    log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
+    check_not_nan("log_p or log_rest", log_total)
+    return full, rest, torch.where(log_total == -torch.inf, 0.0, log_total)  # no mass: weights 0
 
 
 def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:

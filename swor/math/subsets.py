@@ -28,71 +28,75 @@ import torch
 from torch import Tensor
 
 
-class _Level(NamedTuple):
-    """The subsets of one size, as index lists into tables of the previous size."""
+class Level(NamedTuple):
+    """The subsets of one size: where to find what they are made of."""
 
-    members: list[list[int]]  # (subsets, size), ascending
-    smaller: list[int]  # (subsets * size,): position of A \ i among the subsets one smaller
-    ratio: list[int]  # (subsets * size,): position of (i, max A) in a flat k × k table
+    shape: tuple[int, int]  # number of subsets, size
+    smaller: Tensor  # (subsets * size,): position of A \\ i among the subsets one smaller
+    ratio: Tensor  # (subsets * size,): position of (i, max A) in a flat k × k table
+    largest: Tensor  # (subsets,): max A
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def levels(k: int, device: torch.device) -> tuple[Level, ...]:
+    """The subsets of k elements of size 1, 2, …, k, in the order of ``itertools.combinations``."""
+    return _levels(k, device)
 
 
 @lru_cache(maxsize=64)
-def _levels(k: int) -> tuple[_Level, ...]:
-    levels: list[_Level] = []
+def _levels(k: int, device: torch.device) -> tuple[Level, ...]:
+    made: list[Level] = []
     position: dict[tuple[int, ...], int] = {(): 0}
     for size in range(1, k + 1):
         sets = list(combinations(range(k), size))
         smaller = [position[a[:j] + a[j + 1 :]] for a in sets for j in range(size)]
         ratio = [i * k + a[-1] for a in sets for i in a]
-        levels.append(_Level([list(a) for a in sets], smaller, ratio))
+        tables = (torch.tensor(x, device=device) for x in (smaller, ratio, [a[-1] for a in sets]))
+        made.append(Level((len(sets), size), *tables))
         position = {a: j for j, a in enumerate(sets)}
-    return tuple(levels)
+    return tuple(made)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def pairs(k: int, device: torch.device) -> Tensor:
+    """For every pair (i, j) of a flat k × k table, the position of the set without both."""
+    return _pairs(k, device)
+
+
+@lru_cache(maxsize=64)
+def _pairs(k: int, device: torch.device) -> Tensor:
+    sets = {a: j for j, a in enumerate(combinations(range(k), k - 2))} if k > 1 else {}
+    left_out = [frozenset((i, j)) for i in range(k) for j in range(k)]
+    found = [sets.get(tuple(x for x in range(k) if x not in pair), 0) for pair in left_out]
+    return torch.tensor(found, device=device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:
     r"""Run the recursion on a sample sorted by ascending probability.
 
+    Subsets are on the first axis, so that sums over their elements run along the batch.
+
     Args:
-        log_p: (*batch, k), ascending; need not be normalised.
+        log_p: (k, *batch), ascending; need not be normalised.
         log_rest: (*batch,).
         sizes: the largest size of subset that is wanted.
 
     Returns:
-        $\hat h$ of the subsets of size 0, 1, …, in the order of ``itertools.combinations``, and
-        $\log \tau$ (*batch, k).
+        $\hat h$ of the subsets of size 0, 1, …, each (subsets, *batch), in the order of
+        ``itertools.combinations``, and $\log \tau$ (k, *batch).
     """
-    k = log_p.shape[-1]
-    log_tau = torch.cat([log_rest.unsqueeze(-1), log_p], dim=-1).logcumsumexp(-1)[..., 1:]
-    over = log_tau.unsqueeze(-2)  # the scale of the larger set, τ of its largest element
-    tau_ratio = torch.exp((log_tau.unsqueeze(-1) - over).clamp(max=0.0)).flatten(-2)
-    p_ratio = torch.exp((log_p.unsqueeze(-1) - over).clamp(max=0.0)).flatten(-2)
-    rest_ratio = torch.exp(log_rest.unsqueeze(-1) - log_tau)
-    levels = [torch.ones_like(log_rest).unsqueeze(-1)]
-    for level in _levels(k)[:sizes]:
-        levels.append(_next_level(level, levels[-1], tau_ratio, p_ratio, rest_ratio))
-    return levels, log_tau
-
-
-def _next_level(
-    level: _Level, previous: Tensor, tau_ratio: Tensor, p_ratio: Tensor, rest_ratio: Tensor
-) -> Tensor:
-    shape = (len(level.members), len(level.members[0]))
-    smaller = torch.tensor(level.smaller, device=previous.device)
-    ratio = torch.tensor(level.ratio, device=previous.device)
-    largest = torch.tensor([a[-1] for a in level.members], device=previous.device)
-    terms = previous.index_select(-1, smaller) * tau_ratio.index_select(-1, ratio)
-    masses = p_ratio.index_select(-1, ratio)
-    mass = rest_ratio.index_select(-1, largest) + masses.unflatten(-1, shape).sum(-1)
-    larger: Tensor = terms.unflatten(-1, shape).sum(-1) / mass
-    return larger
-
-
-@lru_cache(maxsize=64)
-def _pairs(k: int) -> list[int]:
-    """For every pair (i, j) of a flat k × k table, the position of S without both."""
-    sets = {a: j for j, a in enumerate(combinations(range(k), k - 2))} if k > 1 else {}
-    left_out = [frozenset((i, j)) for i in range(k) for j in range(k)]
-    return [sets.get(tuple(x for x in range(k) if x not in pair), 0) for pair in left_out]
+    k = len(log_p)
+    log_tau = torch.cat([log_rest.unsqueeze(0), log_p]).logcumsumexp(0)[1:]
+    tau_ratio = torch.exp((log_tau.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
+    p_ratio = torch.exp((log_p.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
+    rest_ratio = torch.exp(log_rest - log_tau)
+    h = [torch.ones_like(log_p[:1])]
+    for level in levels(k, log_p.device)[:sizes]:
+        terms = h[-1].index_select(0, level.smaller) * tau_ratio.index_select(0, level.ratio)
+        mass = p_ratio.index_select(0, level.ratio).unflatten(0, level.shape).sum(1)
+        mass = rest_ratio.index_select(0, level.largest) + mass
+        h.append(terms.unflatten(0, level.shape).sum(1) / mass)
+    return h, log_tau
 
 
 def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,20 +113,20 @@ def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
         s', with a meaningless diagonal.
     """
     k = log_p.shape[-1]
-    order = log_p.argsort(-1)
-    levels, log_tau = recursion(log_p.gather(-1, order), log_rest, sizes=k - 1)
-    one = levels[k - 1].flip(-1).log()
-    pairs = torch.tensor(_pairs(k), device=log_p.device)
-    two = levels[max(k - 2, 0)].log().index_select(-1, pairs).unflatten(-1, (k, k))
-    second = two - one.unsqueeze(-1) + log_tau.unsqueeze(-2)
-    back = order.argsort(-1)
-    rows = back.unsqueeze(-1).expand_as(second)
-    second = second.gather(-2, rows).gather(-1, back.unsqueeze(-2).expand_as(second))
-    return (one + log_tau).gather(-1, back), second
+    log_p, order = log_p.movedim(-1, 0).sort(0)
+    h, log_tau = recursion(log_p, log_rest, sizes=k - 1)
+    one = h[k - 1].flip(0).log()
+    two = h[max(k - 2, 0)].log().index_select(0, pairs(k, log_p.device)).unflatten(0, (k, k))
+    second = two - one.unsqueeze(1) + log_tau
+    back = order.argsort(0)
+    second = second.gather(0, back.unsqueeze(1).expand_as(second))
+    second = second.gather(1, back.unsqueeze(0).expand_as(second))
+    first = (one + log_tau).gather(0, back)
+    return first.movedim(0, -1), second.movedim((0, 1), (-2, -1))
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
     """The logarithm of p(S), for a normalised p."""
-    log_p = log_p.sort(-1).values
-    levels, log_tau = recursion(log_p, log_rest, sizes=log_p.shape[-1])
-    return levels[-1].squeeze(-1).log() + (log_p - log_tau).sum(-1)
+    log_p = log_p.movedim(-1, 0).sort(0).values
+    h, log_tau = recursion(log_p, log_rest, sizes=len(log_p))
+    return h[-1].squeeze(0).log() + (log_p - log_tau).sum(0)

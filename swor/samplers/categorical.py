@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -21,6 +20,8 @@ from swor.errors import (
 from swor.math.logspace import log_remaining, working_dtype
 from swor.samplers.race import gumbel_like, perturb_children
 from swor.types import Sample, Scheme
+
+SMALL = 256  # outcomes up to which each gets a Gumbel of its own
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
@@ -46,63 +47,64 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     check_log_probs("log_probs", log_probs)
     check_k(k, log_probs.shape[-1])
     with torch.no_grad():
-        race = _race(log_probs.to(working_dtype(log_probs.dtype)), k, generator)
-    log_p = log_probs.gather(-1, race.winners)
-    check_drawn(log_p, race.log_rest)
+        found = race(log_probs.to(working_dtype(log_probs.dtype)), k, generator)
+    log_p = log_probs.gather(-1, found.winners)
+    log_sum = log_p.detach().to(found.log_rest.dtype).logsumexp(-1)
+    check_normalized(torch.logaddexp(log_sum, found.log_rest), log_probs.dtype)
+    check_possible(log_p.detach())
     return Sample(
-        value=race.winners,
+        value=found.winners,
         log_p=log_p,
-        log_rest=race.log_rest.to(log_probs.dtype),
-        kappa=race.kappa.to(log_probs.dtype),
+        log_rest=found.log_rest.to(log_probs.dtype),
+        kappa=found.kappa.to(log_probs.dtype),
         scheme=Scheme.WITHOUT_REPLACEMENT,
     )
 
 
-class _Race(NamedTuple):
+class Race(NamedTuple):
+    """The result of a race among outcomes."""
+
     winners: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     kappa: Tensor  # (*batch,)
 
 
-def _race(log_probs: Tensor, k: int, generator: torch.Generator | None) -> _Race:
+def race(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Race:
+    """The first k of n outcomes, in two levels; see :func:`gumbel_top_k`."""
     n = log_probs.shape[-1]
-    size = max(1, math.isqrt(n // (k + 1)))
+    size = 1
+    while 4 * size * size * (k + 1) <= n:  # about the square root of n / (k + 1)
+        size *= 2
     count = -(-n // size)
-    if size == 1 or count <= k + 1:
+    if n <= SMALL or count <= k + 1:
         return _finish(log_probs, log_probs + gumbel_like(log_probs, generator), k)
-    padded = F.pad(log_probs, (0, count * size - n), value=-torch.inf)
-    blocks = padded.unflatten(-1, (count, size))
-    log_mass = blocks.logsumexp(-1)
-    g = log_mass + gumbel_like(log_mass, generator)
-    g, chosen = g.topk(k + 1, dim=-1)
-    inside = blocks.gather(-2, chosen.unsqueeze(-1).expand(*chosen.shape, size))
+    padded = (
+        F.pad(log_probs, (0, count * size - n), value=-torch.inf) if count * size > n else log_probs
+    )
+    blocks = padded.unflatten(-1, (size, count))  # a block is a column: sums run along memory
+    log_mass = blocks.logsumexp(-2)
+    g, chosen = (log_mass + gumbel_like(log_mass, generator)).topk(k + 1, dim=-1)
+    inside = blocks.gather(-1, chosen.unsqueeze(-2).expand(*chosen.shape[:-1], size, k + 1)).mT
     mass = log_mass.gather(-1, chosen)
     relative = inside - torch.where(mass == -torch.inf, 0.0, mass).unsqueeze(-1)
     perturbed = perturb_children(relative, mass, g, generator)
-    race = _finish(inside.flatten(-2), perturbed.flatten(-2), k)
-    outside = log_mass.scatter(-1, chosen, -torch.inf).logsumexp(-1)
-    index = chosen.gather(-1, race.winners // size) * size + race.winners % size
-    return _Race(index, torch.logaddexp(race.log_rest, outside), race.kappa)
+    found = _finish(inside.flatten(-2), perturbed.flatten(-2), k)
+    winners = found.winners % size * count + chosen.gather(-1, found.winners // size)
+    outside = log_mass_outside(log_mass, chosen)
+    return Race(winners, torch.logaddexp(found.log_rest, outside), found.kappa)
 
 
-def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> _Race:
+def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> Race:
     """The best k of a race, what they leave, and the time of the next."""
     n = log_probs.shape[-1]
     top, index = perturbed.topk(min(k + 1, n), dim=-1)
     kappa = top[..., k] if n > k else torch.full_like(top[..., 0], -torch.inf)
-    return _Race(index[..., :k], log_mass_outside(log_probs, index[..., :k]), kappa)
+    return Race(index[..., :k], log_mass_outside(log_probs, index[..., :k]), kappa)
 
 
 def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
     """Log of the mass of what was not selected, (*batch,): a sum, so nothing cancels."""
     return log_probs.scatter(-1, index, -torch.inf).logsumexp(-1)
-
-
-def check_drawn(log_p: Tensor, log_rest: Tensor, what: str = "outcomes") -> None:
-    """The sample and the rest make up all the mass, and every outcome was possible."""
-    log_sum = log_p.detach().to(log_rest.dtype).logsumexp(-1)
-    check_normalized(torch.logaddexp(log_sum, log_rest), log_p.dtype)
-    check_possible(log_p.detach(), what)
 
 
 def with_replacement(
@@ -123,8 +125,6 @@ def with_replacement(
     """
     check_log_probs("log_probs", log_probs)
     check_k(k)
-    log_total = log_probs.detach().to(working_dtype(log_probs.dtype)).logsumexp(-1)
-    check_normalized(log_total, log_probs.dtype)
     value = independent(log_probs, k, generator)
     log_p = log_probs.gather(-1, value)
     return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
@@ -132,8 +132,9 @@ def with_replacement(
 
 @torch.no_grad()
 def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-    """K independent indices, (*batch, k)."""
+    """Indices that may repeat, (*batch, k)."""
     p = log_probs.to(working_dtype(log_probs.dtype)).exp()
+    check_normalized(p.sum(-1).log(), log_probs.dtype)
     rows = p.reshape(-1, p.shape[-1])
     if rows.shape[0] == 0:
         return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)

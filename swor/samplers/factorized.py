@@ -7,8 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor.errors import check_log_probs
-from swor.samplers.categorical import independent
+from swor.errors import can_look, check_k, check_log_probs
+from swor.math.logspace import working_dtype
+from swor.samplers.categorical import independent, race
+from swor.samplers.sequence import Found, search
+from swor.samplers.stream import first_distinct, log_mass_outside, threshold
+
+JOINT_TABLE = 1024  # outcomes up to which the product is sampled as one categorical
+FUSED = 32  # categories up to which variables are searched together
+DRAWS = 4  # draws to continue a stream with, per sample wanted, before a search
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,11 @@ class Factorized:
         return self.log_probs.shape[-2]
 
     @property
+    def categories(self) -> int:
+        """The number of categories of a variable."""
+        return self.log_probs.shape[-1]
+
+    @property
     def end(self) -> None:
         """All sequences have the same length."""
         return None
@@ -59,5 +71,76 @@ class Factorized:
         return self.log_probs.gather(-1, value.mT).sum(-2)
 
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
-        """K independent outcomes, (*batch, k, n)."""
+        """Outcomes that may repeat, (*batch, k, n)."""
         return independent(self.log_probs, k, generator).mT
+
+    def distinct(self, k: int, generator: torch.Generator | None) -> Found:
+        """Outcomes that differ, by whichever is fastest of three ways that are equal in law.
+
+        A small product is one categorical; a large one is a stream of independent draws, where
+        their values may be looked at; otherwise it is searched, several variables in a step.
+        """
+        check_k(k, self.categories**self.length)
+        full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
+        if self.categories**self.length <= JOINT_TABLE:
+            return full._of_table(k, generator)
+        if can_look(self.log_probs):
+            return full._of_stream(k, generator)
+        return full._of_search(k, generator)
+
+    def _of_table(self, k: int, generator: torch.Generator | None) -> Found:
+        table = fuse(self.log_probs, self.length).squeeze(-2)
+        found = race(table, k, generator)
+        value = unfuse(found.winners.unsqueeze(-1), self.categories, self.length)
+        return Found(value, self.log_prob(value), found.log_rest, found.kappa)
+
+    def _of_search(self, k: int, generator: torch.Generator | None) -> Found:
+        size = 1
+        while self.categories ** (size + 1) <= FUSED and size < self.length:
+            size += 1
+        found = search(Factorized(fuse(self.log_probs, size)), k, generator=generator)
+        value = unfuse(found.value, self.categories, size)[..., : self.length]
+        return found._replace(value=value)
+
+    def _of_stream(self, k: int, generator: torch.Generator | None) -> Found:
+        batch = self.log_probs.shape[:-2]
+        flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
+        stream = flat.independent(k, generator)
+        value, short = first_distinct(stream, self.categories, k)
+        if len(short):
+            value[short] = Factorized(flat.log_probs[short])._continue(stream[short], k, generator)
+        log_p = flat.log_prob(value)
+        log_rest = log_mass_outside(flat.log_probs, value, log_p)
+        kappa = threshold(log_p, log_rest, generator)
+        return Found(*(x.reshape(*batch, *x.shape[1:]) for x in (value, log_p, log_rest, kappa)))
+
+    def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
+        """Draw on where a stream had too few distinct values; search where it still has."""
+        stream = torch.cat([stream, self.independent(DRAWS * k, generator)], dim=-2)
+        value, short = first_distinct(stream, self.categories, k)
+        if len(short):
+            fresh = Factorized(self.log_probs[short])._of_search(k, generator).value
+            stream = torch.cat([stream[short], fresh], dim=-2)
+            value[short], _ = first_distinct(stream, self.categories, k)
+        return value
+
+
+def fuse(log_probs: Tensor, size: int) -> Tensor:
+    """Every ``size`` variables as one: from (*batch, n, c) to (*batch, groups, c**size)."""
+    n, c = log_probs.shape[-2:]
+    certain = torch.full_like(log_probs[..., :1, :], -torch.inf)
+    certain[..., 0] = 0.0
+    missing = -n % size
+    padded = torch.cat([log_probs, certain.expand(*log_probs.shape[:-2], missing, c)], dim=-2)
+    groups = padded.unflatten(-2, (-1, size))
+    table = groups[..., 0, :]
+    for i in range(1, size):
+        table = (table.unsqueeze(-1) + groups[..., i, :].unsqueeze(-2)).flatten(-2)
+    return table
+
+
+def unfuse(symbols: Tensor, categories: int, size: int) -> Tensor:
+    """The variables of fused symbols: from (*batch, k, groups) to (*batch, k, groups * size)."""
+    powers: Tensor = categories ** torch.arange(size - 1, -1, -1, device=symbols.device)
+    digits: Tensor = symbols.unsqueeze(-1) // powers % categories
+    return digits.flatten(-2)

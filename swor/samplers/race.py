@@ -14,12 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from swor.math.logspace import expm1
+
 TINY = {torch.float32: 2.0**-25, torch.float64: 2.0**-54}  # the middle of the cell around 0
 
 
 def gumbel_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
     r"""Standard Gumbel noise $-\log E$, $E \sim \text{Exp}(1)$, of the shape of ``x``; finite."""
-    u = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+    if generator is None:
+        u = torch.rand_like(x)  # unlike torch.rand with a generator, it takes symbolic shapes
+    else:
+        u = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
     return -torch.log(-torch.log1p(-u.clamp(min=TINY[x.dtype])))
 
 
@@ -48,5 +53,5 @@ def perturb_children(
     top = u.amax(-1, keepdim=True)
     noise = torch.where(g == -torch.inf, 0.0, g - log_mass).unsqueeze(-1)
     behind = top - u
-    later = (noise - top) + behind + torch.log(-torch.expm1(-behind))
+    later = (noise - top) + behind + torch.log(-expm1(-behind))
     return g.unsqueeze(-1) - F.softplus(later, threshold=50.0)

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
-from swor.errors import can_look, check_k
+from swor.errors import can_look, check_k, check_normalized, check_possible
 from swor.math.logspace import working_dtype
-from swor.samplers.categorical import check_drawn, independent, log_mass_outside
+from swor.samplers.categorical import independent, log_mass_outside
 from swor.samplers.race import gumbel_like, perturb_children
 from swor.types import Sample, Scheme
 
@@ -53,6 +53,37 @@ class SequenceModel(Protocol[State]):
         ...
 
 
+class Found(NamedTuple):
+    """What a search has found, without gradient."""
+
+    value: Tensor  # (*batch, k, length)
+    log_p: Tensor  # (*batch, k)
+    log_rest: Tensor  # (*batch,)
+    kappa: Tensor  # (*batch,)
+
+
+@runtime_checkable
+class OwnLogProb(Protocol):
+    """A model that finds the log-probabilities of whole sequences in one pass."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """From (*batch, k, length) to (*batch, k), with gradient."""
+        ...
+
+
+@runtime_checkable
+class OwnDraws(OwnLogProb, Protocol):
+    """A model that draws whole sequences at once, independent or distinct."""
+
+    def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
+        """From k to (*batch, k, length)."""
+        ...
+
+    def distinct(self, k: int, generator: torch.Generator | None) -> Found:
+        """As a stochastic beam search would."""
+        ...
+
+
 class _Beams(NamedTuple):
     """The sequences that are still in the search."""
 
@@ -85,8 +116,12 @@ def stochastic_beam_search(
     >>> stochastic_beam_search(coins, 8).value.sum(0)  # all of them
     tensor([4, 4, 4])
     """
-    beams = _search(model, k, generator, stochastic=True)
-    return _to_sample(model, beams, Scheme.WITHOUT_REPLACEMENT)
+    with torch.no_grad():
+        if isinstance(model, OwnDraws):
+            found = model.distinct(k, generator)
+        else:
+            found = search(model, k, generator=generator)
+    return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT)
 
 
 def beam_search(model: SequenceModel[State], k: int) -> Sample:
@@ -99,21 +134,27 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     Returns:
         A sample for :func:`swor.risk`, likeliest first.
     """
-    return _to_sample(model, _search(model, k, None, stochastic=False), Scheme.BEAM_SEARCH)
+    with torch.no_grad():
+        found = search(model, k, stochastic=False)
+    return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-@torch.no_grad()
-def _search(
-    model: SequenceModel[State], k: int, generator: torch.Generator | None, *, stochastic: bool
-) -> _Beams:
+def search(
+    model: SequenceModel[State],
+    k: int,
+    *,
+    generator: torch.Generator | None = None,
+    stochastic: bool = True,
+) -> Found:
+    """The beam loop: keep the k best prefixes, by perturbed log-probability or by probability."""
     check_k(k)
     state = model.start()
     beams: _Beams | None = None
     for _ in range(model.length):
         log_probs, state = model.step(state)
-        log_probs = log_probs.detach().to(working_dtype(log_probs.dtype))
         if beams is None:
             beams = _root(log_probs, generator, stochastic=stochastic)
+        log_probs = log_probs.to(working_dtype(log_probs.dtype))
         log_probs = _closed(log_probs, beams, model.end)
         score = _scores(log_probs, beams, generator, stochastic=stochastic)
         beams, parents = _keep(beams, log_probs, score, k)
@@ -123,11 +164,11 @@ def _search(
     if beams is None:
         raise ValueError(f"the model has length {model.length}; expected at least one symbol.")
     check_k(k, support=beams.log_p.shape[-1])
-    return beams
+    return Found(_fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:
-    log_p = torch.zeros_like(log_probs[..., 0])
+    log_p = torch.zeros_like(log_probs[..., 0], dtype=working_dtype(log_probs.dtype))
     score = gumbel_like(log_p, generator) if stochastic else log_p
     nothing = torch.full_like(log_p[..., 0], -torch.inf)
     symbols = torch.empty((*log_p.shape, 0), dtype=torch.long, device=log_p.device)
@@ -184,15 +225,16 @@ def _all_ended(symbols: Tensor, end: int | None) -> bool:
     return end is not None and can_look(symbols) and bool((symbols[..., -1] == end).all())
 
 
-def _to_sample(model: SequenceModel[State], beams: _Beams, scheme: Scheme) -> Sample:
-    value = _fill(beams.symbols, model)
-    log_p = log_prob(model, value) if torch.is_grad_enabled() else beams.log_p
-    check_drawn(beams.log_p, beams.log_rest, "sequences")
+def _to_sample(model: SequenceModel[State], found: Found, scheme: Scheme) -> Sample:
+    log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
+    log_total = torch.logaddexp(found.log_p.logsumexp(-1), found.log_rest)
+    check_normalized(log_total, log_p.dtype, steps=model.length)
+    check_possible(found.log_p, "sequences")
     return Sample(
-        value=value,
+        value=found.value,
         log_p=log_p,
-        log_rest=beams.log_rest.to(log_p.dtype),
-        kappa=beams.kappa.to(log_p.dtype) if scheme == Scheme.WITHOUT_REPLACEMENT else None,
+        log_rest=found.log_rest.to(log_p.dtype),
+        kappa=found.kappa.to(log_p.dtype) if scheme == Scheme.WITHOUT_REPLACEMENT else None,
         scheme=scheme,
     )
 
@@ -232,7 +274,7 @@ def _ancestral(
     model: SequenceModel[State], k: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """The sequences, (*batch, k, length), and their log-probabilities."""
-    if isinstance(model, IndependentDraws):
+    if isinstance(model, OwnDraws):
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     state = model.start()
@@ -281,21 +323,3 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
         lanes = torch.arange(symbols.shape[-1], device=symbols.device).expand_as(symbols)
         state = model.select(state, lanes if t else torch.zeros_like(lanes), symbols)
     return total
-
-
-@runtime_checkable
-class OwnLogProb(Protocol):
-    """A model that finds the log-probabilities of whole sequences in one pass."""
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """From (*batch, k, length) to (*batch, k), with gradient."""
-        ...
-
-
-@runtime_checkable
-class IndependentDraws(OwnLogProb, Protocol):
-    """A model that draws whole independent sequences at once."""
-
-    def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
-        """From k to (*batch, k, length)."""
-        ...

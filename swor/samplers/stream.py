@@ -1,0 +1,98 @@
+r"""A sample without replacement from a stream of independent draws, for products of categoricals.
+
+The distinct values of an independent stream $x_1, x_2, \dots \sim p$, in the order in which they
+first appear, are an ordered sample without replacement: the next new value has the law of $p$
+restricted to what is new. Where the entropy is high the first few draws are enough, and all
+variables of a product are drawn at once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from swor.math.logspace import log1mexp, log_remaining
+from swor.samplers.race import gumbel_like
+
+
+def first_distinct(stream: Tensor, categories: int, k: int) -> tuple[Tensor, Tensor]:
+    """The first k distinct values of each stream, and which streams have fewer.
+
+    Args:
+        stream: (batch, draws, n), n variables of ``categories`` categories.
+        categories: the number of categories.
+        k: how many values to keep.
+
+    Returns:
+        Values (batch, k, n), in the order of their first appearance, and the streams that are too
+        short, (short,), whose values are filled up with duplicates.
+    """
+    draws = stream.shape[-2]
+    same = _same(stream, categories)
+    earlier = torch.ones(draws, draws, dtype=torch.bool, device=stream.device).tril(-1)
+    new = ~(same & earlier).any(-1)
+    order = torch.argsort((~new).to(torch.int8), dim=-1, stable=True)[..., :k]
+    value = stream.gather(-2, order.unsqueeze(-1).expand(*order.shape, stream.shape[-1]))
+    return value, torch.nonzero(new.sum(-1) < k).squeeze(-1)
+
+
+def _same(stream: Tensor, categories: int) -> Tensor:
+    """Which draws are equal, (batch, draws, draws): by whole numbers that name the values."""
+    digits = 1
+    while categories ** (digits + 1) < 2**62:
+        digits += 1
+    powers: Tensor = categories ** torch.arange(digits, device=stream.device)
+    parts = [(x * powers[: x.shape[-1]]).sum(-1) for x in stream.split(digits, dim=-1)]
+    code = torch.stack(parts, dim=-1)
+    return (code.unsqueeze(-2) == code.unsqueeze(-3)).all(-1)
+
+
+def log_mass_outside(log_probs: Tensor, value: Tensor, log_p: Tensor) -> Tensor:
+    r"""$\log(1 - \sum_{x \in S} p(x))$ of distinct values of a product of categoricals.
+
+    Where the sample has most of the mass, the difference is found as a sum, of the branches of the
+    tree of prefixes that the sample leaves.
+
+    Args:
+        log_probs: (batch, n, c).
+        value: (batch, k, n), distinct.
+        log_p: their log-probabilities, (batch, k).
+    """
+    log_sum = log_p.logsumexp(-1)
+    log_rest = log1mexp(log_sum.clamp(max=0.0))
+    most = torch.nonzero(log_sum > -0.5).squeeze(-1)
+    if len(most):
+        log_rest[most] = _log_mass_of_branches(log_probs[most], value[most])
+    return log_rest
+
+
+def _log_mass_of_branches(log_probs: Tensor, value: Tensor) -> Tensor:
+    """For every prefix of the sample, the mass of the next symbols that no sample takes."""
+    k = value.shape[-2]
+    equal = value.unsqueeze(-2) == value.unsqueeze(-3)  # (batch, k, k, n)
+    together = torch.cat([torch.ones_like(equal[..., :1]), equal[..., :-1]], dim=-1).cumprod(-1)
+    together = together.bool()  # the same prefix before variable t
+    taken = torch.nn.functional.one_hot(value, log_probs.shape[-1])  # (batch, k, n, c)
+    taken = torch.einsum("bstn,btnc->bsnc", together.to(log_probs.dtype), taken.to(log_probs.dtype))
+    left = log_probs.unsqueeze(-3).masked_fill(taken > 0, -torch.inf).logsumexp(-1)
+    chosen = log_probs.gather(-1, value.mT).mT
+    prefix = torch.cat([torch.zeros_like(chosen[..., :1]), chosen[..., :-1]], dim=-1).cumsum(-1)
+    before = torch.ones(k, k, dtype=torch.bool, device=value.device).tril(-1).unsqueeze(-1)
+    counted = (together & before).any(-2)  # an earlier sample has this prefix
+    return (prefix + left).masked_fill(counted, -torch.inf).flatten(-2).logsumexp(-1)
+
+
+def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""$\kappa$ given the order: $-\log \sum_{i \le k+1} E_i / t_i$, $E_i \sim \text{Exp}(1)$.
+
+    The time between two finishers of the race is exponential with the rate of the mass that is
+    still running.
+
+    Args:
+        log_p: in the order sampled, (*batch, k).
+        log_rest: (*batch,).
+        generator: the source of randomness.
+    """
+    log_t = log_remaining(log_p, log_rest)
+    log_gaps = -gumbel_like(log_t, generator) - log_t
+    return -log_gaps.logsumexp(-1)

@@ -25,7 +25,6 @@ from swor.experiments.tsp import AttentionModel, random_instances, tour_length
 from swor.experiments.tsp.policy import TourPolicy
 from swor.samplers.sequence import log_prob
 
-
 ONE_PASS, STEPPING = "log p in one pass, with backward", "log p step by step, with backward"
 
 

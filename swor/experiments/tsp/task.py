@@ -1,0 +1,97 @@
+"""What is trained: the Attention Model, by one of the estimators of Figure 3."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from swor.baselines import batch_mean
+from swor.experiments.task import Place, Task, seeded
+from swor.experiments.tsp.estimators import TOUR_ESTIMATORS, sampled_length
+from swor.experiments.tsp.model import AttentionModel
+from swor.experiments.tsp.policy import TourPolicy
+from swor.experiments.tsp.problem import random_instances, tour_length, validation_instances
+from swor.experiments.tsp.rollout import RolloutBaseline, lengths
+from swor.experiments.tsp.settings import TspSettings
+from swor.experiments.tsp.solver import optimal_lengths
+
+
+class TourTask(Task[Tensor]):
+    """Minimise the expected length of the tours of random instances.
+
+    Args:
+        settings: of the run.
+    """
+
+    def __init__(self, settings: TspSettings) -> None:
+        self.settings = settings
+        self.estimator = TOUR_ESTIMATORS[settings.estimator]
+        self.steps, self.examples = settings.validate_every, settings.batch_size
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.model: AttentionModel = AttentionModel(settings.model)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+        self.rollout = self._rollout() if self.estimator.baseline == "rollout" else None
+        self.valid = validation_instances(settings.validation_size, settings.nodes)
+        self.optimal = optimal_lengths(self.valid, progress=True)
+
+    def _rollout(self) -> RolloutBaseline:
+        settings = self.settings
+        return RolloutBaseline(
+            self.model, nodes=settings.nodes, size=settings.rollout_size, seed=settings.seed
+        )
+
+    def batch(self, place: Place) -> Tensor:
+        """Fresh instances, (instances, nodes, 2)."""
+        generator = seeded(place.seed, "instances", place.epoch, place.step)
+        everyone = random_instances(self.examples, self.settings.nodes, generator=generator)
+        return place.share(everyone).to(self._device)
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        """The surrogate of the estimator; the mean length and log-probability of its tours."""
+        policy = self.model(batch)
+        sample = self.estimator.draw(policy, self.settings.k, generator)
+        cost = tour_length(batch, sample.value)
+        baseline = self._baseline(policy, batch, cost, generator)
+        loss = self.estimator.rule(sample).loss(cost, baseline=baseline).mean()
+        return loss, {"length": cost.mean(), "log_p": sample.log_p.detach().mean()}
+
+    def _baseline(
+        self, policy: TourPolicy, instances: Tensor, cost: Tensor, generator: torch.Generator
+    ) -> Tensor | Literal["built-in"]:
+        if self.rollout is not None:
+            return self.rollout(instances, cost)
+        if self.estimator.baseline == "sampled":
+            return sampled_length(policy, instances, generator)
+        if self.estimator.baseline == "batch mean":
+            return batch_mean(cost)
+        return "built-in"
+
+    def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
+        """Perhaps replace the model of the rollout baseline."""
+        return {} if self.rollout is None else self.rollout.end_epoch(self.model)
+
+    def validate(self, generator: torch.Generator) -> dict[str, float]:
+        """Greedy tours of the fixed instances: their mean length, and how much it is too long."""
+        greedy = lengths(self.model, self.valid.to(self._device)).double().cpu()
+        gap = 100 * (greedy / self.optimal - 1)
+        return {
+            "length": float(greedy.mean()),
+            "gap": float(gap.mean()),
+            "gap_standard_error": float(gap.std() / len(gap) ** 0.5),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """The rollout baseline, if there is one."""
+        return {} if self.rollout is None else self.rollout.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        if self.rollout is not None:
+            self.rollout.load_state(state)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device

@@ -22,6 +22,30 @@ COMMANDS = {
         "swor.experiments.bernoulli.run:bernoulli",
         "Figure 1: exact variances on the Bernoulli toy problem, and its optimisation",
     ),
+    "tsp": Command(
+        "swor.experiments.tsp.run:tsp",
+        "Figure 3: train the Attention Model to solve travelling salesman problems",
+    ),
+    "tsp-solve": Command(
+        "swor.experiments.tsp.solve:tsp_solve",
+        "find tours of given instances with a trained model, and draw them",
+    ),
+    "tsp-figures": Command(
+        "swor.experiments.tsp.figures:tsp_figures",
+        "Figure 3: the gap against training steps and instances",
+    ),
+    "vae": Command(
+        "swor.experiments.vae.run:vae",
+        "Figure 2: train the categorical VAE with an estimator",
+    ),
+    "vae-variance": Command(
+        "swor.experiments.vae.variance:vae_variance",
+        "Table 1: gradient variance of all estimators on a trained VAE",
+    ),
+    "vae-figures": Command(
+        "swor.experiments.vae.figures:vae_figures",
+        "training curves, reconstructions and samples of VAE runs",
+    ),
     "reproduce": Command(
         "swor.experiments.reproduce:reproduce",
         "the paper's results, in a short run",
@@ -93,13 +117,22 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
     import tyro
 
     from swor.experiments.errors import UserError
+    from swor.experiments.resume import defaults
 
     module, function = command.function.split(":")
     target = getattr(import_module(module), function)
     (kind,) = (hint for key, hint in get_type_hints(target).items() if key != "return")
     try:
+        default = defaults(kind, arguments)
+    except UserError as error:
+        return fail(str(error), 1)
+    try:
         settings, unknown = tyro.cli(
-            kind, prog=f"swor {name}", args=arguments, return_unknown_args=True
+            kind,
+            prog=f"swor {name}",
+            args=arguments,
+            default=default,
+            return_unknown_args=True,
         )
     except SystemExit as stop:  # help was asked for, or tyro has said what was wrong
         return int(stop.code or 0)

@@ -121,13 +121,20 @@ def keep_model(path: Path, model: nn.Module) -> None:
     _publish(part, path)
 
 
-def load_model(path: Path, model: nn.Module) -> None:
-    """Read the weights that :func:`keep_model` wrote."""
+def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
+    """Read the weights that :func:`keep_model` wrote.
+
+    Args:
+        path: the file.
+        model: what to load into: the model itself, or the part of it that ``prefix`` names.
+        prefix: such as ``"encoder."``; weights of other parts are left aside.
+    """
     from safetensors.torch import load_file
 
     if not path.exists():
         raise UserError(f"there is no {path}; expected a kept model. Train with --keep-every.")
-    model.load_state_dict(load_file(path))
+    weights = load_file(path).items()
+    model.load_state_dict({n.removeprefix(prefix): w for n, w in weights if n.startswith(prefix)})
 
 
 def _publish(part: Path, path: Path) -> None:

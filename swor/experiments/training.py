@@ -11,7 +11,7 @@ very numbers it would have reached: there is no state of a random generator to l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic
 
@@ -49,6 +49,28 @@ def train(task: Task[Batch], folder: Path, settings: Training, *, resume: bool =
         return loop.run(resume=resume)
     finally:
         loop.accelerator.end_training()
+
+
+def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
+    """What the main process made, such as the folder of a run, on all processes.
+
+    Args:
+        make: called on the main process only; if it fails, all processes do.
+        cpu: as in the settings.
+    """
+    from accelerate import PartialState
+    from accelerate.utils import broadcast_object_list
+
+    made: list[Path | str] = [""]
+    if PartialState(cpu=cpu).is_main_process:
+        try:
+            made = [make()]
+        except (UserError, OSError) as error:
+            made = [str(error)]
+    broadcast_object_list(made)
+    if isinstance(made[0], str):
+        raise UserError(made[0])
+    return made[0]
 
 
 class _Loop(Generic[Batch]):

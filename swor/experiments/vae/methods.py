@@ -1,0 +1,103 @@
+"""The estimators of the VAE experiment: any of ESTIMATORS that applies, with what it learns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, Independent, OneHotCategorical
+
+from swor.baselines import fresh_sample
+from swor.estimators.control_variates import ControlVariate, relax
+from swor.estimators.registry import ESTIMATORS, Estimator
+from swor.estimators.relaxed import gumbel_softmax, straight_through
+from swor.estimators.sums import sum_and_sample
+from swor.experiments.errors import UserError
+from swor.samplers.distributions import sample
+from swor.types import Cost
+
+LEARNING_RATES = {"straight_through": 1e-4, "gumbel_softmax": 1e-4, "relax": 1e-4, "arsm": 3e-4}
+"""The paper's learning rates; 1e-3 for all others."""
+
+OWN_SAMPLED_KL = ("arsm",)
+"""Estimators whose cost includes the sampled KL, ``eq:elbo_grad_sample_kl_minimal``."""
+
+OTHER_OBJECTIVE = ("vimco",)
+
+
+def sum_and_sample_shared_sample(
+    f: Cost, dist: Distribution, k: int, /, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""$\sum_s w_s \nabla \log p_s (f_s - f(x'))$: sum-and-sample, one fresh sample for all terms.
+
+    The sampled baseline of the paper's VAE; in its toy experiment every term has its own.
+    """
+    drawn = sample(dist, k, generator=generator)
+    baseline = fresh_sample(f, dist, 1, generator=generator)
+    return sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)
+
+
+METHODS: dict[str, Estimator] = {
+    **{name: entry for name, entry in ESTIMATORS.items() if name not in OTHER_OBJECTIVE},
+    "sum_and_sample_shared_sample": Estimator(
+        True,
+        "eq:ssas_estimator, sampled baseline",
+        sum_and_sample_shared_sample,
+        lambda k, dist: k + 1,
+    ),
+}
+
+
+class Method(nn.Module):
+    r"""An estimator by name, with the parameters it learns: a control variate or a temperature.
+
+    Args:
+        name: a key of ``METHODS``.
+        n: number of latent variables.
+        c: number of categories of each.
+
+    >>> Method("straight_through", 20, 10).log_temperature
+    Parameter containing:
+    tensor(0., requires_grad=True)
+    """
+
+    log_temperature: nn.Parameter
+
+    def __init__(self, name: str, n: int, c: int) -> None:
+        super().__init__()
+        if name not in METHODS:
+            raise UserError(
+                f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
+            )
+        self.name, self.entry = name, METHODS[name]
+        if name == "relax":
+            self.control = ControlVariate(n, c)
+        elif name in ("straight_through", "gumbel_softmax"):
+            self.log_temperature = nn.Parameter(torch.zeros(()))
+
+    def estimate(self, f: Cost, dist: Distribution, k: int, generator: torch.Generator) -> Tensor:
+        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        if self.name == "relax":
+            return relax(f, dist, k, control=self.control, generator=generator)
+        if self.name in ("straight_through", "gumbel_softmax"):
+            through = straight_through if self.name == "straight_through" else gumbel_softmax
+            temperature = self.log_temperature.exp()
+            return through(f, dist, k, temperature=temperature, generator=generator)
+        return self.entry(f, dist, k, generator=generator)
+
+    @property
+    def sampled_kl(self) -> bool:
+        """Whether the cost includes the sampled KL."""
+        return self.name in OWN_SAMPLED_KL
+
+    @property
+    def value_is_unbiased(self) -> bool:
+        """Whether the value of the estimate can be reported as the −ELBO."""
+        return (self.entry.unbiased or self.name == "straight_through") and not self.sampled_kl
+
+    def check(self, n: int, c: int, k: int) -> None:
+        """Try the estimator once on a uniform distribution, and refuse what it is not defined for."""
+        uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
+        try:
+            self.estimate(lambda z: z.flatten(-2).sum(-1), uniform, k, torch.Generator())
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{self.name} does not apply here: {error}") from error

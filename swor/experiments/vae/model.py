@@ -1,0 +1,76 @@
+r"""A variational auto-encoder whose latent variable is n categoricals of c categories."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributions import Independent, OneHotCategorical
+
+Posterior: TypeAlias = "Independent[OneHotCategorical]"
+
+
+class CategoricalVAE(nn.Module):
+    r"""$q(z \mid x) = \prod_i q(z_i \mid x)$, $p(z) = c^{-n}$, $p(x \mid z) = \prod_j \text{Bernoulli}(x_j)$.
+
+    The encoder is pixels-512-256-nc and the decoder nc-256-512-pixels, LeakyReLU of slope 0.1 between,
+    Glorot-uniform weights, zero biases.
+
+    Args:
+        pixels: of an image.
+        n: number of latent variables.
+        c: number of categories of each.
+        generator: of the initial weights.
+
+    >>> vae = CategoricalVAE(64, 20, 10, generator=torch.Generator().manual_seed(0))
+    >>> x = torch.ones(5, 64)
+    >>> vae.negative_log_likelihood(x, vae.posterior(x).sample((4,)).transpose(0, 1)).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(self, pixels: int, n: int, c: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.n, self.c = n, c
+        self.encoder = _network(pixels, 512, 256, n * c, generator=generator)
+        self.decoder = _network(n * c, 256, 512, pixels, generator=generator)
+
+    def posterior(self, x: Tensor) -> Posterior:
+        """The distribution of z, one-hot, (*batch, n, c), given images (*batch, pixels)."""
+        logits: Tensor = self.encoder(x)
+        one_hot = OneHotCategorical(
+            logits=logits.unflatten(-1, (self.n, self.c)), validate_args=False
+        )
+        return Independent(one_hot, 1, validate_args=False)
+
+    def pixel_logits(self, z: Tensor) -> Tensor:
+        """From (*batch, k, n, c) to (*batch, k, pixels), all samples in one pass."""
+        logits: Tensor = self.decoder(z.flatten(-2))
+        return logits
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        r"""$-\log p(x \mid z) = -\sum_j \log \sigma((2 x_j - 1) \, l_j)$ with pixel logits l, (*batch, k)."""
+        return -F.logsigmoid(self.pixel_logits(z) * (2.0 * x - 1.0).unsqueeze(-2)).sum(-1)
+
+    def divergence(self, posterior: Posterior) -> Tensor:
+        r"""$KL(q(z \mid x) \,\|\, p(z)) = \sum_i \sum_j q_{ij} \log q_{ij} + n \log c$, (*batch,)."""
+        log_q: Tensor = posterior.base_dist.logits
+        return (log_q.exp() * log_q).sum((-1, -2)) + self.n * math.log(self.c)
+
+    def sampled_divergence(self, posterior: Posterior, z: Tensor) -> Tensor:
+        r"""$\log q(z \mid x) - \log p(z)$ of samples (*batch, k, n, c), (*batch, k)."""
+        log_q: Tensor = posterior.base_dist.logits.unsqueeze(-3)
+        return (log_q * z).sum((-1, -2)) + self.n * math.log(self.c)
+
+
+def _network(*widths: int, generator: torch.Generator) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        linear = nn.Linear(before, after)
+        nn.init.xavier_uniform_(linear.weight, generator=generator)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.LeakyReLU(0.1)]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,204 @@
+"""``swor vae-variance``: the gradient variance of all estimators on the same models, Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+from torch import Tensor
+from torch.distributions import Independent, OneHotCategorical
+
+from swor.experiments.checkpoint import load_model
+from swor.experiments.data import load
+from swor.experiments.errors import UserError
+from swor.experiments.folder import RunFolder, create, unused
+from swor.experiments.resume import read_settings
+from swor.experiments.task import seeded
+from swor.experiments.vae.methods import Method
+from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.moments import log_variances
+from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.tables import PAPER, Measurement, Row, label, markdown, variance_figure
+from swor.experiments.vae.task import build, surrogate
+
+PARTS = ("encoder", "decoder", "both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variance:
+    """Measure the gradient variance of estimators on the kept models of a run.
+
+    Attributes:
+        run: folder of a run of swor vae with --keep-every; the paper trains it with
+            --estimator reinforce.
+        estimators: which to measure; by default those of Table 1.
+        k: number of samples at equal k, and of evaluations at equal evaluations.
+        repetitions: gradients per estimator on the last model.
+        repetitions_before: gradients per estimator on the models before it.
+        records: size of the minibatch: the first training images.
+        new_minibatch: draw another minibatch for every repetition, as the released code of the
+            paper does, so that the variance includes that of the data.
+        control_steps: steps that train RELAX's control variate on the model beforehand.
+        epochs: which of the kept models to measure; by default all.
+        seed: seed of the samples.
+        data_dir: folder of the data files; by default SWOR_DATA, or else a download.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    run: tyro.conf.Positional[Path]
+    estimators: tuple[str, ...] = tuple(PAPER)
+    k: int = 4
+    repetitions: int = 1000
+    repetitions_before: int = 100
+    records: int = 100
+    new_minibatch: bool = False
+    control_steps: int = 500
+    epochs: tuple[int, ...] = ()
+    seed: int = 0
+    data_dir: Path | None = None
+    out: Path | None = None
+
+
+def vae_variance(settings: Variance) -> Path:
+    """Measure, and return the folder with variance.csv, variance.md and variance.png.
+
+    Args:
+        settings: what to measure.
+    """
+    trained = read_settings(VAE, settings.run, out=None)
+    models = kept_models(settings.run, settings.epochs)
+    images = load(trained.data, settings.data_dir).train
+    vae = build(trained, images.shape[-1])
+    rows = comparisons(settings, trained)
+    folder = create(settings.out or unused(Path("runs"), f"{settings.run.name}-variance"))
+    folder.write_settings(settings)
+    measured: list[Measurement] = []
+    for epoch, path in models.items():
+        load_model(path, vae, prefix="vae.")
+        last = epoch == max(models)
+        measured += measure(settings, vae, images, rows, epoch, last=last)
+        write(folder, rows, measured, f"{label(trained.estimator)}, k = {trained.k}")
+    at_last = [m for m in measured if m.epoch == max(models)]
+    table = markdown(rows, at_last, trained.dims, mnist=trained.data == "mnist")
+    folder.write_text("variance.md", table)
+    print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def write(
+    folder: RunFolder, rows: Sequence[Row], measured: Sequence[Measurement], trained_with: str
+) -> None:
+    """The measurements so far, and their figure."""
+    folder.write_csv("variance.csv", [m._asdict() for m in measured])
+    with folder.replacing("variance.png") as draft:
+        variance_figure(rows, measured, trained_with).savefig(draft, dpi=150)
+
+
+def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
+    """The kept models of a run, by epoch."""
+    kept = {int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*"))}
+    missing = [epoch for epoch in epochs if epoch not in kept]
+    if missing or not kept:
+        raise UserError(
+            f"{run / 'models'} has models of the epochs {list(kept)}; expected "
+            f"{missing or 'at least one'}. Train with --keep-every."
+        )
+    return {epoch: kept[epoch] for epoch in epochs or kept}
+
+
+def comparisons(settings: Variance, trained: VAE) -> list[Row]:
+    """For every estimator, its k as in the paper, at equal k, and at equal evaluations.
+
+    An estimator that needs more evaluations even for k = 1 has k = 1.
+    """
+    n, c = trained.dims, trained.categories
+    uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
+    rows = []
+    for name in settings.estimators:
+        method = Method(name, n, c)
+        method.check(n, c, settings.k)
+        fits = [
+            k
+            for k in range(1, settings.k + 1)
+            if method.entry.evaluations(k, uniform) <= settings.k
+        ]
+        many = not fits
+        paper_k = PAPER[name].k if name in PAPER else settings.k
+        rows.append(Row(name, paper_k, 1 if many else settings.k, max(fits, default=1)))
+    return rows
+
+
+def measure(
+    settings: Variance,
+    vae: CategoricalVAE,
+    images: Tensor,
+    rows: Sequence[Row],
+    epoch: int,
+    *,
+    last: bool,
+) -> Iterator[Measurement]:
+    """The log-variances of all estimators on one model; of the paper's k only, if not the last."""
+    from rich.progress import track
+
+    cases = [(r.estimator, k) for r in rows for k in (sorted({*r[1:]}) if last else [r.paper_k])]
+    repetitions = settings.repetitions if last else settings.repetitions_before
+    for name, k in track(cases, description=f"epoch {epoch}"):
+        gradient = Gradient(settings, vae, images, name, k)
+        parts = dict(zip(PARTS, log_variances(gradient, repetitions), strict=True))
+        for part, log_variance in parts.items():
+            yield Measurement(
+                epoch, name, k, gradient.evaluations, part, *log_variance, repetitions
+            )
+
+
+class Gradient:
+    """Draws of the gradient of the mean −ELBO of a minibatch: encoder, decoder and both."""
+
+    def __init__(
+        self, settings: Variance, vae: CategoricalVAE, images: Tensor, name: str, k: int
+    ) -> None:
+        self.settings, self.vae, self.images, self.k = settings, vae, images, k
+        self.method = Method(name, vae.n, vae.c)
+        with torch.no_grad():
+            self.evaluations = self.method.entry.evaluations(k, vae.posterior(self.minibatch(0)))
+        self.train_control()
+
+    def minibatch(self, number: int) -> Tensor:
+        """The first records, or those of a draw."""
+        records = self.settings.records
+        if not self.settings.new_minibatch:
+            return self.images[:records].float()
+        generator = seeded(self.settings.seed, "minibatch", number)
+        rows = torch.randint(len(self.images), (records,), generator=generator)
+        return self.images[rows].float()
+
+    def loss(self, number: int, purpose: str) -> Tensor:
+        """The surrogate of a draw, averaged over the minibatch."""
+        x = self.minibatch(number)
+        noise = seeded(self.settings.seed, purpose, self.method.name, self.k, number)
+        posterior = self.vae.posterior(x)
+        kl = self.vae.divergence(posterior)
+        return surrogate(self.vae, self.method, x, posterior, kl, self.k, noise).mean()
+
+    def train_control(self) -> None:
+        """Let an estimator that learns, such as RELAX, do so, while the model stays."""
+        parameters = list(self.method.parameters())
+        if not parameters:
+            return
+        optimizer = torch.optim.Adam(parameters, lr=1e-3)
+        for number in range(self.settings.control_steps):
+            gradients = torch.autograd.grad(self.loss(number, "control"), parameters)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+            optimizer.step()
+
+    def __call__(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradient of a draw, flattened."""
+        encoder, decoder = list(self.vae.encoder.parameters()), list(self.vae.decoder.parameters())
+        gradients = torch.autograd.grad(self.loss(number, "noise"), encoder + decoder)
+        both = torch.cat([g.flatten() for g in gradients])
+        split = sum(p.numel() for p in encoder)
+        return both[:split], both[split:], both

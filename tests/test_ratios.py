@@ -7,9 +7,9 @@ import math
 import mpmath as mp
 import pytest
 import torch
+from reference import two_levels
 
 import swor
-from reference import two_levels
 
 METHODS = ["orderings", "subsets", "integral"]
 
@@ -80,9 +80,7 @@ def test_accuracy_against_many_digits(k, dtype, tolerance):
 @pytest.mark.parametrize("k", [256, 1000])
 def test_accuracy_of_large_sets(k, dtype, tolerance):
     for a, b, rest in LEVELS[:4]:
-        ours, exact = measured(
-            math.log(a), 3, math.log(b), k - 3, math.log(rest), dtype, "auto"
-        )
+        ours, exact = measured(math.log(a), 3, math.log(b), k - 3, math.log(rest), dtype, "auto")
         assert worst_error(ours, exact) <= tolerance, (a, b, rest)
 
 

@@ -26,7 +26,7 @@ from swor.math.logspace import log1mexp, log_remaining, working_dtype
 Method = Literal["auto", "subsets", "integral", "orderings"]
 
 METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
-LARGEST = {"auto": None, "integral": None, "subsets": 20, "orderings": 9}
+LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
 AUTO_SUBSETS = 8  # up to here the recursion is the faster one: benchmarks/ratios.py
 OVERWHELMING = 200.0
 

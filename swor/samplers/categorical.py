@@ -178,7 +178,7 @@ def top_k_and_sample(
     log_outside = log_remaining(full.gather(-1, chosen), log_mass_outside(full, chosen))
     check_normalized(log_outside[..., 0], log_probs.dtype)
     if m == "auto":
-        shares = log_outside - torch.log(k - torch.arange(k, device=full.device))
+        shares = log_outside - torch.log(k - torch.arange(k, dtype=full.dtype, device=full.device))
         count = shares.argmin(-1, keepdim=True)
     else:
         count = torch.full_like(log_outside[..., :1], k - m, dtype=torch.long)
@@ -186,7 +186,7 @@ def top_k_and_sample(
     log_mass = log_outside.gather(-1, count)
     check_possible(log_mass)
     value = _sum_then_sample(full, chosen, summed_first, log_mass, generator)
-    log_q = torch.log(k - count) + full.gather(-1, value) - log_mass
+    log_q = torch.log((k - count).to(full.dtype)) + full.gather(-1, value) - log_mass
     log_q = torch.where(summed_first, 0.0, log_q)
     return Sample(
         value=value,

@@ -112,7 +112,7 @@ class Factorized:
         log_p = flat.log_prob(value)
         log_rest = log_mass_outside(flat.log_probs, value, log_p)
         kappa = threshold(log_p, log_rest, generator)
-        return Found(*(x.reshape(*batch, *x.shape[1:]) for x in (value, log_p, log_rest, kappa)))
+        return Found(*(x.reshape((*batch, *x.shape[1:])) for x in (value, log_p, log_rest, kappa)))
 
     def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
         """Draw on where a stream had too few distinct values; search where it still has."""

@@ -1,0 +1,209 @@
+"""Bad input: one clear error each, that says what was given, what was expected and what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from problems import log_probabilities, seeded
+from torch.distributions import Categorical, Normal
+
+import swor
+
+LOG_PROBS = log_probabilities(2, 5)
+DISTINCT = swor.gumbel_top_k(LOG_PROBS, 3, generator=seeded())
+INDEPENDENT = swor.with_replacement(LOG_PROBS, 3, generator=seeded())
+BEAMS = swor.beam_search(swor.Factorized(log_probabilities(2, 3, 4)), 3)
+TOP = swor.top_k_and_sample(LOG_PROBS, 3, generator=seeded())
+COST = torch.zeros(2, 3, dtype=torch.float64)
+NAN = torch.full((2, 5), torch.nan)
+
+
+def with_entry(value, index=(0, 1)):
+    bad = LOG_PROBS.clone()
+    bad[index] = value
+    return bad
+
+
+BAD = {
+    "k is 0": (lambda: swor.gumbel_top_k(LOG_PROBS, 0), "k is 0; expected at least 1"),
+    "k is a float": (
+        lambda: swor.gumbel_top_k(LOG_PROBS, 2.0),
+        "k is 2.0; expected a whole number",
+    ),
+    "k is a bool": (
+        lambda: swor.gumbel_top_k(LOG_PROBS, True),
+        "k is True; expected a whole number",
+    ),
+    "k too large": (lambda: swor.gumbel_top_k(LOG_PROBS, 6), "only 5 outcomes.*replacement"),
+    "k too large for the mask": (
+        lambda: swor.gumbel_top_k(with_entry(-torch.inf).log_softmax(-1), 5),
+        "only 4 outcomes of positive probability.*expected k <= 4",
+    ),
+    "k too large for a product": (
+        lambda: swor.stochastic_beam_search(swor.Factorized(log_probabilities(2, 2)), 5),
+        "k is 5, but there are only 4 outcomes",
+    ),
+    "k too large for beams": (
+        lambda: swor.beam_search(swor.Factorized(log_probabilities(2, 2)), 5),
+        "k is 5, but there are only 4 outcomes",
+    ),
+    "k too large for a masked product": (
+        lambda: swor.stochastic_beam_search(
+            swor.Factorized(torch.tensor([[0.0, -torch.inf], [0.5, 0.5]]).log_softmax(-1)), 3
+        ),
+        "only 2 sequences of positive probability",
+    ),
+    "top k too large": (lambda: swor.top_k_and_sample(LOG_PROBS, 6), "only 5 outcomes"),
+    "m too large": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, m=4),
+        "m is 4; expected from 1 to 3",
+    ),
+    "m unknown": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, m="all"),
+        "m is 'all'; expected 'auto'",
+    ),
+    "summed of a wrong shape": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 3, dtype=torch.long)),
+        "summed has shape .2, 3.; expected .2, 2.",
+    ),
+    "summed twice": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
+        "summed names an outcome twice",
+    ),
+    "NaN in the sampler": (lambda: swor.gumbel_top_k(NAN, 2), "sum to nan; expected 1"),
+    "NaN in another": (lambda: swor.with_replacement(NAN, 2), "sum to nan; expected 1"),
+    "NaN in a third": (lambda: swor.top_k_and_sample(NAN, 2), "sum to nan; expected 1"),
+    "NaN in a product": (
+        lambda: swor.stochastic_beam_search(swor.Factorized(NAN), 2),
+        "sum to nan; expected 1",
+    ),
+    "+inf": (lambda: swor.gumbel_top_k(with_entry(torch.inf), 2), "sum to .*; expected 1"),
+    "unnormalised": (
+        lambda: swor.gumbel_top_k(torch.zeros(3), 2),
+        "sum to 3; expected 1.*log_softmax",
+    ),
+    "unnormalised, large": (
+        lambda: swor.gumbel_top_k(torch.zeros(3000), 2),
+        "sum to 3000; expected 1.*log_softmax",
+    ),
+    "unnormalised, independent": (
+        lambda: swor.with_replacement(torch.zeros(3), 2),
+        "sum to 3; expected 1.*log_softmax",
+    ),
+    "unnormalised product": (
+        lambda: swor.stochastic_beam_search(swor.Factorized(torch.zeros(20, 4)), 2),
+        "sum to 4; expected 1",
+    ),
+    "unnormalised beams": (
+        lambda: swor.beam_search(swor.Factorized(torch.zeros(2, 4)), 2),
+        "sum to 10; expected 1",
+    ),
+    "unnormalised set": (
+        lambda: swor.leave_one_out(torch.tensor([0.7, 0.7]).log()),
+        "sum to 1.4; expected 1",
+    ),
+    "whole numbers": (
+        lambda: swor.gumbel_top_k(torch.zeros(3, dtype=torch.long), 2),
+        "log_probs has dtype torch.int64; expected.*floating point",
+    ),
+    "no axis": (lambda: swor.gumbel_top_k(torch.tensor(0.0), 1), "shape .*; expected .*batch, n"),
+    "no outcomes": (lambda: swor.leave_one_out(torch.zeros(3, 0)), "shape .*; expected .*batch, n"),
+    "a product of one axis": (lambda: swor.Factorized(torch.zeros(3)), "expected .*batch, n, c"),
+    "NaN in a set": (lambda: swor.leave_one_out(NAN), "sum to nan"),
+    "NaN in the rest": (
+        lambda: swor.leave_one_out(LOG_PROBS[:, :2], torch.full((2,), torch.nan).double()),
+        "log_p or log_rest contains NaN",
+    ),
+    "rest of a wrong shape": (
+        lambda: swor.leave_one_out(LOG_PROBS[:, :2], torch.zeros(3).double()),
+        r"log_rest has shape .3,.; expected .2,.",
+    ),
+    "rest of another dtype": (
+        lambda: swor.leave_one_out(LOG_PROBS[:, :2], torch.zeros(2)),
+        "log_rest has dtype torch.float32 and log_p torch.float64",
+    ),
+    "rest on another device": (
+        lambda: swor.leave_one_out(LOG_PROBS[:, :2], torch.zeros(2, device="meta").double()),
+        "log_rest is on meta and log_p on cpu",
+    ),
+    "unknown method": (
+        lambda: swor.leave_one_out(LOG_PROBS[:, :2], method="guess"),
+        "method is 'guess'; expected one of 'auto', 'subsets'",
+    ),
+    "too large for orderings": (
+        lambda: swor.leave_one_out(log_probabilities(12)[:10], method="orderings"),
+        "k is 10; expected at most 9.*auto",
+    ),
+    "cost of a wrong shape": (
+        lambda: swor.unordered_set(DISTINCT).loss(torch.zeros(3).double()),
+        r"cost has shape .3,.; expected .2, 3.",
+    ),
+    "cost of another dtype": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST.float()),
+        "cost has dtype torch.float32 and the weights torch.float64.*Convert",
+    ),
+    "whole-number cost": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST.long()),
+        "cost has dtype torch.int64 and the weights torch.float64.*Convert",
+    ),
+    "cost on another device": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST.to("meta")),
+        "cost is on meta and the weights on cpu",
+    ),
+    "NaN cost": (lambda: swor.unordered_set(DISTINCT).loss(COST * torch.nan), "cost contains NaN"),
+    "baseline of a wrong shape": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, baseline=torch.zeros(2).double()),
+        "baseline has shape .2,.; expected one that broadcasts",
+    ),
+    "unknown baseline": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, baseline="mean"),
+        "baseline is 'mean'; expected 'built-in'",
+    ),
+    "off-policy log_p of a wrong shape": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, log_p=torch.zeros(2).double()),
+        "log_p has shape",
+    ),
+    "too many summed": (lambda: swor.sum_and_sample(DISTINCT, m=4), "m is 4; expected from 1 to 3"),
+    "variance of one": (
+        lambda: swor.murthy_variance(swor.gumbel_top_k(LOG_PROBS, 1), COST[:, :1]),
+        "k = 1; expected k >= 2",
+    ),
+    "a distribution of another kind": (
+        lambda: swor.sample(Normal(0.0, 1.0), 2),
+        "expected Categorical, OneHotCategorical, Bernoulli",
+    ),
+    "a domain too large to enumerate": (
+        lambda: swor.exact(
+            torch.sum, torch.distributions.Independent(Categorical(logits=torch.zeros(30, 10)), 1)
+        ),
+        "10.30 outcomes; expected at most",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_has_a_clear_error(case):
+    call, message = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        call()
+
+
+WRONG = [
+    (swor.unordered_set, INDEPENDENT, "gumbel_top_k"),
+    (swor.unordered_set, BEAMS, "stochastic_beam_search"),
+    (swor.unordered_set, TOP, "gumbel_top_k"),
+    (swor.reinforce, DISTINCT, "with_replacement"),
+    (swor.sum_and_sample, INDEPENDENT, "gumbel_top_k"),
+    (swor.raj, BEAMS, "gumbel_top_k"),
+    (swor.importance_weighted, INDEPENDENT, "gumbel_top_k"),
+    (swor.normalized_importance_weighted, BEAMS, "gumbel_top_k"),
+    (swor.risk, INDEPENDENT, "beam_search"),
+    (swor.deterministic_sum_and_sample, DISTINCT, "top_k_and_sample"),
+    (swor.single_sample, BEAMS, "gumbel_top_k"),
+]
+
+
+@pytest.mark.parametrize("rule, sample, cure", WRONG)
+def test_a_rule_refuses_a_sample_of_a_wrong_scheme(rule, sample, cure):
+    with pytest.raises(ValueError, match=f"{rule.__name__} was given .*'{sample.scheme}'.*{cure}"):
+        rule(sample)

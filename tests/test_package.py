@@ -1,0 +1,50 @@
+"""The package: its public names, its imports, its README."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from readme_example import first_example
+
+import swor
+
+ROOT = Path(__file__).parent.parent
+
+CONTRACT = [
+    *("Sample", "Weights", "ESTIMATORS", "SequenceModel", "Factorized"),
+    *("log_prob_ordered", "log_prob_set", "leave_one_out", "murthy_variance"),
+    *("gumbel_top_k", "with_replacement", "top_k_and_sample", "sample"),
+    *("stochastic_beam_search", "beam_search", "ancestral_sample"),
+    *("single_sample", "reinforce", "unordered_set", "sum_and_sample", "raj", "risk"),
+    *("importance_weighted", "normalized_importance_weighted"),
+    *("exact", "gradient_moments", "compare"),
+]
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_the_contract_is_public(name):
+    assert name in swor.__all__ and hasattr(swor, name)
+
+
+@pytest.mark.parametrize("name", [n for n in swor.__all__ if callable(getattr(swor, n))])
+def test_every_public_name_has_a_docstring(name):
+    assert getattr(swor, name).__doc__
+
+
+def test_the_core_imports_torch_alone():
+    code = (
+        "import sys, torch; before = set(sys.modules); import swor; "
+        "new = {m.split('.')[0] for m in set(sys.modules) - before}; "
+        "third = {'numpy','scipy','pandas','matplotlib','rich','tyro','accelerate','transformers',"
+        "'sklearn','joblib','tensorboard','highspy'}; print(sorted(new & third))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_the_readme_example_runs(capsys):
+    exec(compile(first_example(ROOT / "README.md"), "README.md", "exec"), {})
+    assert capsys.readouterr().out

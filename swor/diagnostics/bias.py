@@ -83,6 +83,8 @@ def _as_if_alone(z: float, count: int) -> float:
     """
     if count == 1 or z > FAR:
         return z
-    chance = 2.0 * torch.special.ndtr(torch.tensor(-z, dtype=torch.float64))
-    any_chance = -torch.expm1(count * torch.log1p(-chance))
-    return abs(float(torch.special.ndtri(0.5 * any_chance)))
+    chance = math.erfc(z / math.sqrt(2.0))
+    if chance == 1.0:
+        return 0.0
+    any_chance = -math.expm1(count * math.log1p(-chance))
+    return abs(float(torch.special.ndtri(torch.tensor(0.5 * any_chance, dtype=torch.float64))))

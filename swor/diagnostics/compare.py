@@ -144,10 +144,16 @@ def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
     if isinstance(entry, Estimator):
         smallest = entry.smallest_k
         largest = min(budget, entry.largest_k(problem.dist) or budget)
-    fitting = (
-        k for k in range(largest, smallest - 1, -1) if _evaluations(entry, problem, k) <= budget
+    return next(
+        (k for k in range(largest, smallest - 1, -1) if _fits(entry, problem, k, budget)), None
     )
-    return next(fitting, None)
+
+
+def _fits(entry: Estimate, problem: _Problem, k: int, budget: int) -> bool:
+    try:
+        return _evaluations(entry, problem, k) <= budget
+    except ValueError:  # a callable that refuses this k: there are fewer outcomes
+        return False
 
 
 def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:

@@ -42,7 +42,7 @@ class Measurement:
     def log_variance(self) -> float:
         """Of the trace of the covariance of the gradient; −inf if that is below rounding."""
         m = self.moments
-        rounding = (64 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
+        rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
         trace = float(m.trace)
         return -math.inf if trace <= rounding else math.log(trace)
 

@@ -43,9 +43,9 @@ def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -
     if close:
         said.append(f"{_and(close)} {'is' if len(close) == 1 else 'are'} as good within the error.")
     if behind:
-        factor = math.exp(_gap(fair[behind[0]], best))
-        by = "any" if math.isinf(factor) else f"{factor:.3g}"
-        said.append(f"{behind[0]} comes next, with {by} times the variance.")
+        gap = _gap(fair[behind[0]], best)
+        by = "" if gap == math.inf else f", with {math.exp(gap):.3g} times the variance"
+        said.append(f"{behind[0]} comes next{by}.")
     return said
 
 

@@ -67,9 +67,9 @@ def gradient_moments(
     r"""Mean and variance of $\nabla \frac1B \sum_b e_b$ over repeated estimates $e$, in one pass.
 
     The memory does not depend on ``repeats``. Method "batch" makes repeats an axis of the batch: one
-    call of the estimator on ``dist.expand`` gives many gradients by the logits, and one vectorised
-    backward pass takes them on to the parameters. It needs an ``f`` without parameters of its own
-    that takes any batch axes, and an estimator that treats the elements of the batch on their own.
+    call of the estimator gives many gradients by the logits, which the chain rule takes on to the
+    parameters. It needs parameters that act through the logits alone and not on ``f``, an ``f`` that
+    takes any batch axes, and an estimator that treats the elements of the batch on their own.
     "auto" does that where an estimator of ESTIMATORS and a trial of ``f`` allow it, and otherwise
     "loop": one estimate and one backward pass after the other.
 
@@ -151,8 +151,8 @@ def _chunk(dist: Distribution, parameters: Sequence[Tensor], k: int) -> int:
     return max(1, NUMBERS // max(_count(parameters), k * discrete(dist).log_probs.numel()))
 
 
-def _flat(gradients: Sequence[Tensor], leading: int) -> Tensor:
-    return torch.cat([g.detach().flatten(leading) for g in gradients], dim=-1)
+def _flat(gradients: Sequence[Tensor], n: int) -> Tensor:
+    return torch.cat([g.detach().reshape(n, -1) for g in gradients], dim=-1)
 
 
 def looped(
@@ -168,11 +168,11 @@ def looped(
     def one() -> tuple[Tensor, Tensor]:
         loss = estimate(f, dist, k, generator=generator).mean()
         gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
-        return loss.detach(), _flat(gradients, 0)
+        return loss.detach(), _flat(gradients, 1)
 
     def draw(n: int) -> tuple[Tensor, Tensor]:
         losses, gradients = zip(*(one() for _ in range(n)), strict=True)
-        return torch.stack(losses), torch.stack(gradients)
+        return torch.stack(losses), torch.cat(gradients)
 
     return draw
 
@@ -186,18 +186,36 @@ def _batched(
     generator: torch.Generator | None,
 ) -> Draw:
     logits = _logits(dist)
+    to_parameters = _chain(logits, parameters)
 
     def draw(n: int) -> tuple[Tensor, Tensor]:
         leaf = logits.detach().expand(n, *logits.shape).clone().requires_grad_()
         losses = estimate(f, _with_logits(dist, leaf), k, generator=generator)
         losses = losses.reshape(n, -1).mean(-1)
         (by_logits,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), to_parameters(by_logits)
+
+    return draw
+
+
+def _chain(logits: Tensor, parameters: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """From gradients by the logits (n, *logits) to those by the parameters (n, parameters).
+
+    By the Jacobian, where it is small enough to be kept, otherwise by a backward pass for each.
+    """
+
+    def backward(by_logits: Tensor) -> Tensor:
         gradients = torch.autograd.grad(
             logits, parameters, by_logits, retain_graph=True, is_grads_batched=True
         )
-        return losses.detach(), _flat(gradients, 1)
+        return _flat(gradients, len(by_logits))
 
-    return draw
+    size = logits.numel()
+    if size * max(size, _count(parameters)) > NUMBERS:
+        return backward
+    unit = torch.eye(size, dtype=logits.dtype, device=logits.device)
+    jacobian = backward(unit.unflatten(-1, logits.shape) if logits.shape else unit.squeeze(-1))
+    return lambda by_logits: by_logits.reshape(len(by_logits), -1) @ jacobian
 
 
 def _logits(dist: Any) -> Tensor:
@@ -230,26 +248,26 @@ def _choose(
     on_its_own = isinstance(entry, Estimator) and not any(
         entry is ESTIMATORS.get(name) for name in MIXES_BATCH
     )
-    through_logits = _reaches(_logits(dist), parameters)
-    return "batch" if on_its_own and through_logits and _takes_batches(f, dist) else "loop"
+    fits = on_its_own and all(_reached(_logits(dist), parameters))
+    return "batch" if fits and _takes_batches(f, dist, parameters) else "loop"
 
 
-def _reaches(logits: Tensor, parameters: Sequence[Tensor]) -> bool:
-    """Whether every parameter acts through the logits."""
-    if not logits.requires_grad:
-        return False
-    gradients = torch.autograd.grad(logits.sum(), parameters, retain_graph=True, allow_unused=True)
-    return all(g is not None for g in gradients)
+def _reached(y: Tensor, parameters: Sequence[Tensor]) -> list[bool]:
+    """Whether each parameter acts on y."""
+    if not y.requires_grad:
+        return [False] * len(parameters)
+    gradients = torch.autograd.grad(y.sum(), parameters, retain_graph=True, allow_unused=True)
+    return [g is not None for g in gradients]
 
 
-def _takes_batches(f: Cost, dist: Distribution) -> bool:
-    """Try f: two samples at once give what they give one by one, and no gradient of f's own."""
+def _takes_batches(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> bool:
+    """Try f: some samples at once give what they give one by one, and no parameter acts on it."""
     generator = torch.Generator(_logits(dist).device).manual_seed(0)
     with torch.no_grad():
-        values = [sample(dist, 1, replacement=True, generator=generator).value for _ in range(2)]
+        values = [sample(dist, 4, replacement=True, generator=generator).value for _ in range(3)]
     try:
         apart, together = torch.stack([f(value) for value in values]), f(torch.stack(values))
     except Exception:  # whatever f raises on another batch axis, it will have to be looped over
         return False
     same = apart.shape == together.shape and torch.allclose(apart, together, rtol=1e-4, atol=1e-6)
-    return same and not apart.requires_grad
+    return same and not any(_reached(apart, parameters))

@@ -98,7 +98,9 @@ def unused(parent: Path, name: str) -> Path:
 def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
     """The command, and the versions of what it ran with."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
+    command = shlex.join([*started, *sys.argv[1:]])
     return {"command": command, "versions": versions, "threads": torch.get_num_threads()}
 
 

@@ -219,7 +219,14 @@ def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Te
     z = z.detach().requires_grad_()
     c = control(z)
     check_shape("the control variate", c, shape, "one number for every sample")
-    (slope,) = torch.autograd.grad(c.sum(), z, create_graph=True, materialize_grads=True)
+    slope = None
+    if c.requires_grad:
+        (slope,) = torch.autograd.grad(c.sum(), z, create_graph=True, allow_unused=True)
+    if slope is None:
+        raise ValueError(
+            "the control variate has no gradient by z; expected one that is differentiable, for "
+            "rebar an f that is. Use relax with a ControlVariate, which takes any f."
+        )
     return c, slope
 
 

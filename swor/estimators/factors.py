@@ -75,7 +75,9 @@ def factors(dist: Distribution, k: int) -> Factors:
     """The variables behind a distribution, for k draws."""
     check_k(k)
     table = discrete(dist)
-    log_probs = table.log_probs.to(working_dtype(table.log_probs.dtype))
+    log_probs = table.log_probs
+    if working_dtype(log_probs.dtype) != log_probs.dtype:  # normalised to half precision only
+        log_probs = log_probs.to(working_dtype(log_probs.dtype)).log_softmax(-1)
     return Factors(log_probs if table.product else log_probs.unsqueeze(-2), table)
 
 

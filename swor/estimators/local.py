@@ -46,7 +46,8 @@ def local_expectation(
     cost = variables.evaluate(f, _neighbours(index).flatten(-3, -2))
     cost = _per_variable(cost.unflatten(-1, (k, -1)), *index.shape[-2:])
     log_probs = variables.log_probs.unsqueeze(-3).expand_as(index)
-    return _combine(_enumerated(log_probs.gather(-1, index)), cost).mean(-1)
+    estimate = _combine(_enumerated(log_probs.gather(-1, index)), cost)
+    return estimate.mean(-1).to(variables.table.log_probs.dtype)
 
 
 def local_unordered_set(

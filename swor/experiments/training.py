@@ -58,11 +58,10 @@ def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
         make: called on the main process only; if it fails, all processes do.
         cpu: as in the settings.
     """
-    from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
     made: list[Path | str] = [""]
-    if PartialState(cpu=cpu).is_main_process:
+    if is_main(cpu=cpu):
         try:
             made = [make()]
         except (UserError, OSError) as error:
@@ -71,6 +70,13 @@ def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
     if isinstance(made[0], str):
         raise UserError(made[0])
     return made[0]
+
+
+def is_main(*, cpu: bool) -> bool:
+    """Whether this is the main process, or the only one."""
+    from accelerate import PartialState
+
+    return bool(PartialState(cpu=cpu).is_main_process)
 
 
 class _Loop(Generic[Batch]):

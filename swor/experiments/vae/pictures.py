@@ -38,7 +38,7 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
     figure = Figure(figsize=(0.75 * columns, 3.9), layout="constrained")
     panels = figure.subplots(3, 1, height_ratios=[len(b) for b in bands.values()])
     for ax, (title, band) in zip(panels, bands.items(), strict=True):
-        ax.imshow(tile(band, columns, images.shape), cmap="gray_r", vmin=0.0, vmax=1.0)
+        ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
     figure.suptitle(f"{settings.estimator}, k = {settings.k}, {settings.data}", fontsize=10)

@@ -7,9 +7,11 @@ from pathlib import Path
 from swor.experiments.data import load
 from swor.experiments.errors import UserError
 from swor.experiments.folder import RunFolder, create, unused
-from swor.experiments.training import on_main, train
+from swor.experiments.training import is_main, on_main, train
 from swor.experiments.vae.settings import VAE
 from swor.experiments.vae.task import VAETask
+
+STOPPED = "Stopped at the end of a step, and saved. Continue with: swor vae --resume {path}"
 
 
 def vae(settings: VAE) -> Path:
@@ -21,11 +23,11 @@ def vae(settings: VAE) -> Path:
     task = VAETask(settings, load(settings.data, settings.data_dir))
     path = on_main(lambda: run_folder(settings), cpu=settings.cpu)
     finished = train(task, path, settings, resume=settings.resume is not None)
-    on_main(lambda: RunFolder(path).write_settings(settings), cpu=settings.cpu)
+    if is_main(cpu=settings.cpu):
+        RunFolder(path).write_settings(settings)  # a resumed run may have been given more epochs
+        print(f"The run is in {path}" if finished else STOPPED.format(path=path))
     if not finished:
-        print(f"Stopped after a step, and saved. Continue with: swor vae --resume {path}")
         raise KeyboardInterrupt
-    print(f"The run is in {path}")
     return path
 
 

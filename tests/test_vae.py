@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributions import Independent, OneHotCategorical, kl_divergence
+
+from swor.cli import main
+from swor.diagnostics.enumeration import exact
+from swor.experiments.data import Images, load
+from swor.experiments.errors import UserError
+from swor.experiments.task import Place, seeded
+from swor.experiments.vae.figures import Figures, curves_figure, read_curve, vae_figures
+from swor.experiments.vae.methods import METHODS, Method
+from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.moments import log_variances
+from swor.experiments.vae.run import vae as train_vae
+from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.task import VAETask, build, evaluate, surrogate
+from swor.experiments.vae.variance import Gradient, Variance, comparisons, vae_variance
+from swor.samplers.distributions import support
+
+DIGITS = VAE(dims=2, epochs=2, keep_every=1, cpu=True)
+
+
+def small() -> CategoricalVAE:
+    return CategoricalVAE(6, 2, 3, generator=seeded("small")).double()
+
+
+def fixed_posterior(logits: Tensor) -> Independent:
+    return Independent(OneHotCategorical(logits=logits, validate_args=False), 1)
+
+
+def exact_negative_elbo(vae: CategoricalVAE, x: Tensor, posterior: Independent) -> Tensor:
+    cost = exact(lambda z: vae.negative_log_likelihood(x, z), posterior)
+    return cost + vae.divergence(posterior)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the digits, with REINFORCE as the paper's variance table has it."""
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    return train_vae(replace(DIGITS, estimator="reinforce", out=path))
+
+
+def test_the_model_is_the_papers() -> None:
+    vae = CategoricalVAE(784, 20, 10, generator=seeded("paper"))
+    linear = [m for m in vae.modules() if isinstance(m, torch.nn.Linear)]
+    widths = [784, 512, 256, 200, 256, 512, 784]
+    assert [m.out_features for m in linear] == widths[1:]
+    for layer in linear:
+        bound = (6 / (layer.in_features + layer.out_features)) ** 0.5
+        assert 0.99 * bound < float(layer.weight.detach().abs().max()) <= bound
+        assert not layer.bias.any()
+    slopes = [m.negative_slope for m in vae.modules() if isinstance(m, torch.nn.LeakyReLU)]
+    assert slopes == [0.1] * 4
+
+
+def test_costs_are_those_of_torch() -> None:
+    vae = small()
+    x = torch.bernoulli(torch.full((5, 6), 0.5, dtype=torch.float64), generator=seeded("x"))
+    posterior = vae.posterior(x)
+    z = support(posterior).value
+    logits = vae.pixel_logits(z)
+    expected = F.binary_cross_entropy_with_logits(
+        logits, x.unsqueeze(1).expand_as(logits), reduction="none"
+    ).sum(-1)
+    torch.testing.assert_close(vae.negative_log_likelihood(x, z), expected)
+    prior = fixed_posterior(torch.zeros(5, 2, 3, dtype=torch.float64))
+    kl = vae.divergence(posterior)
+    torch.testing.assert_close(kl, kl_divergence(posterior, prior))
+    torch.testing.assert_close(kl, exact(lambda z: vae.sampled_divergence(posterior, z), posterior))
+
+
+UNBIASED = [
+    ("unordered_set", 3),
+    ("reinforce", 4),
+    ("reinforce_no_baseline", 1),
+    ("reinforce_shared_sample", 1),
+    ("sum_and_sample", 3),
+    ("sum_and_sample_shared_sample", 3),
+    ("importance_weighted", 3),
+    ("local_unordered_set", 2),
+    ("relax", 1),
+    ("arsm", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "k"), UNBIASED)
+def test_the_surrogate_estimates_the_elbo_and_its_gradient(name: str, k: int) -> None:
+    """By z-scores over many copies of an image, each with its own noise."""
+    vae, copies = small(), 4000
+    x = torch.tensor([1.0, 0, 0, 1, 1, 0], dtype=torch.float64).expand(copies, 6)
+    logits = torch.randn(2, 3, dtype=torch.float64, generator=seeded("logits"))
+    logits = logits.expand(copies, 2, 3).clone().requires_grad_()
+    posterior = fixed_posterior(logits)
+    truth = exact_negative_elbo(vae, x[:1], fixed_posterior(logits[:1]))
+    (true_gradient,) = torch.autograd.grad(truth.sum(), logits)
+    true_gradient = true_gradient[0]
+    method = Method(name, 2, 3).double()
+    if name == "relax":  # a control variate that is not zero
+        torch.nn.init.normal_(method.control.layers[-1].weight, generator=seeded("control"))
+    kl = vae.divergence(posterior)
+    estimate = surrogate(vae, method, x, posterior, kl, k, seeded("noise", name))
+    error = estimate.detach().std() / copies**0.5
+    assert abs(float(estimate.detach().mean() - truth.detach())) < 4 * float(error) + 1e-9
+    (gradient,) = torch.autograd.grad(estimate.sum(), logits)
+    z = (gradient.mean(0) - true_gradient) / (gradient.std(0) / copies**0.5 + 1e-12)
+    assert float(z.abs().max()) < 4
+
+
+def test_the_decoder_learns_from_the_pathwise_term() -> None:
+    vae = small()
+    x = torch.tensor([1.0, 0, 0, 1, 1, 0], dtype=torch.float64).expand(4000, 6)
+    posterior = vae.posterior(x)
+    kl = vae.divergence(posterior)
+    decoder = list(vae.decoder.parameters())
+    truth = torch.autograd.grad(exact_negative_elbo(vae, x[:1], vae.posterior(x[:1])), decoder)
+    loss = surrogate(vae, Method("unordered_set", 2, 3), x, posterior, kl, 4, seeded("path"))
+    for estimate, expected in zip(torch.autograd.grad(loss.mean(), decoder), truth, strict=True):
+        assert float((estimate - expected).norm() / expected.norm()) < 0.02
+
+
+def test_the_encoder_runs_once_and_the_decoder_once_on_all_samples() -> None:
+    task = VAETask(DIGITS, load("digits"))
+    shapes: dict[str, list[torch.Size]] = {"encoder": [], "decoder": []}
+    for name, seen in shapes.items():
+        getattr(task.vae, name).register_forward_hook(
+            lambda module, given, out, seen=seen: seen.append(given[0].shape)
+        )
+    task.loss(task.batch(Place(0, 0, 0)), seeded("noise"))
+    assert shapes == {"encoder": [(200, 64)], "decoder": [(200, 4, 20)]}
+
+
+def test_an_epoch_has_every_image_once_and_processes_share_it() -> None:
+    images = torch.arange(40).reshape(20, 2).to(torch.uint8)
+    task = VAETask(replace(DIGITS, batch_size=4), Images(images, images, images, (1, 2)))
+    assert task.steps == 5
+    epochs = []
+    for epoch in (0, 1):
+        places = [Place(0, epoch, step, rank, 2) for step in range(5) for rank in (0, 1)]
+        epochs.append(torch.cat([task.batch(p) for p in places])[:, 0])
+    assert sorted(epochs[0].tolist()) == sorted(epochs[1].tolist()) == images[:, 0].tolist()
+    assert not torch.equal(epochs[0], epochs[1])
+
+
+def test_two_shares_have_the_gradient_of_the_joined_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = replace(
+        METHODS["reinforce"], estimate=lambda f, dist, k, generator=None: exact(f, dist)
+    )
+    monkeypatch.setitem(METHODS, "reinforce", entry)
+    task = VAETask(replace(DIGITS, estimator="reinforce", batch_size=8), load("digits"))
+    task.model.double()
+
+    def gradient(place: Place) -> Tensor:
+        loss, _ = task.loss(task.batch(place).double(), seeded("noise"))
+        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, task.model.parameters())])
+
+    shares = [gradient(Place(0, 0, 0, rank, 2)) for rank in (0, 1)]
+    torch.testing.assert_close(sum(shares) / 2, gradient(Place(0, 0, 0)))
+
+
+def test_evaluation_is_the_elbo_with_the_analytic_kl() -> None:
+    vae = small()
+    images = torch.ones(2500, 6, dtype=torch.uint8)
+    x = torch.ones(1, 6, dtype=torch.float64)
+    truth = float(exact_negative_elbo(vae, x, vae.posterior(x)).detach())
+    found = evaluate(vae.float(), images, seeded("evaluate"))
+    assert found["negative_elbo"] == pytest.approx(truth, abs=0.05)
+    assert found["kl"] == pytest.approx(
+        float(vae.divergence(vae.posterior(x.float())).detach()), rel=1e-4
+    )
+
+
+def last_lines(path: Path) -> list[dict[str, object]]:
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+@pytest.mark.parametrize("name", ["unordered_set", "straight_through", "gumbel_softmax", "relax"])
+def test_training_improves_the_elbo(name: str, tmp_path: Path) -> None:
+    settings = replace(DIGITS, estimator=name, k=2, learning_rate=3e-3, out=tmp_path / "run")
+    valid = [r for r in last_lines(train_vae(settings)) if r["split"] == "valid"]
+    assert valid[-1]["negative_elbo"] < 0.8 * valid[0]["negative_elbo"]
+
+
+def test_learning_rates_are_the_papers() -> None:
+    rates = {n: VAE(estimator=n).rate for n in ("unordered_set", "arsm", "relax")}
+    assert rates == {"unordered_set": 1e-3, "arsm": 3e-4, "relax": 1e-4}
+    assert VAE(estimator="arsm", learning_rate=1.0).rate == 1.0
+
+
+def test_the_command_resumes_a_run(run: Path, tmp_path: Path) -> None:
+    common = ["vae", "--dims", "2", "--estimator", "reinforce", "--cpu"]
+    first, out = tmp_path / "run", str(tmp_path / "run")
+    assert main([*common, "--epochs", "1", "--keep-every", "1", "--out", out]) == 0
+    assert main(["vae", "--resume", out, "--epochs", "2"]) == 0
+    assert last_lines(first) == last_lines(run)
+    assert json.loads((first / "settings.json").read_text())["settings"]["epochs"] == 2
+    assert main(["vae", f"--resume={out}"]) == 0  # nothing left to do
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--estimator", "none"], "there is no estimator 'none'; expected one of"),
+        (["--estimator", "top_k_and_sample"], "does not apply here"),
+        (["--estimator", "disarm"], "disarm does not apply here"),
+        (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),
+        (["--batch-size", "5000"], "Give a smaller --batch-size"),
+        (["--resume", "nowhere"], "there is no nowhere/settings.json"),
+        (["--data", "mnist", "--data-dir", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_mistakes_are_explained(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vae", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_resumed_with_its_own_settings(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vae", "--resume", str(run), "--k", "2"]) == 1
+    assert "k was 4 and is 2" in capsys.readouterr().err
+    assert main(["vae", "--resume", str(run), "--out", str(tmp_path / "other")]) == 1
+    assert "Leave out --out" in capsys.readouterr().err
+    assert main(["vae", "--out", str(run)]) == 1
+    assert "nothing is ever overwritten" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = VAETask.loss
+
+    def struck(self: VAETask, batch: Tensor, generator: torch.Generator) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return plain(self, batch, generator)
+
+    monkeypatch.setattr(VAETask, "loss", struck)
+    assert main(["vae", "--dims", "2", "--cpu", "--out", str(tmp_path / "run")]) == 130
+    assert f"swor vae --resume {tmp_path / 'run'}" in capsys.readouterr().out
+
+
+def test_log_variances_are_exact_for_known_draws() -> None:
+    draws = torch.randn(30, 5, dtype=torch.float64, generator=seeded("draws")) + 10.0
+    (found, half) = log_variances(lambda i: [draws[i], draws[i, :2]], 30)
+    assert found.value == pytest.approx(float(draws.var(0).sum().log()), abs=1e-10)
+    assert half.value == pytest.approx(float(draws[:, :2].var(0).sum().log()), abs=1e-10)
+
+
+def test_the_variance_of_the_data_comes_on_top() -> None:
+    trained = replace(DIGITS, estimator="reinforce")
+    images = load("digits").train
+    vae = build(trained, 64)
+    fixed, new = (
+        log_variances(
+            Gradient(Variance(run=Path(), new_minibatch=new), vae, images, "unordered_set", 4), 40
+        )
+        for new in (False, True)
+    )
+    assert new[1].value > fixed[1].value + 1.0  # the decoder, whose gradient the data dominates
+
+
+def test_estimators_are_compared_at_equal_evaluations() -> None:
+    rows = {r.estimator: r[1:] for r in comparisons(Variance(run=Path()), VAE())}
+    assert rows["unordered_set"] == (4, 4, 4)
+    assert rows["reinforce_shared_sample"] == (1, 4, 3)
+    assert rows["arsm"] == (1, 1, 1)
+
+
+def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> None:
+    settings = Variance(
+        run=run,
+        estimators=("relax", "reinforce_shared_sample", "unordered_set"),
+        repetitions=4,
+        repetitions_before=2,
+        records=10,
+        control_steps=2,
+        epochs=(0, 2),
+        out=tmp_path / "variance",
+    )
+    folder = vae_variance(settings)
+    with (folder / "variance.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {r["epoch"] for r in rows} == {"0", "2"}
+    assert {r["part"] for r in rows} == {"encoder", "decoder", "both"}
+    table = (folder / "variance.md").read_text()
+    assert table.count("\n") == 2 + 3
+    assert "7.05" not in table  # the paper's figures are for MNIST
+    assert (folder / "variance.png").stat().st_size > 0
+    with pytest.raises(UserError, match="models of the epochs"):
+        vae_variance(replace(settings, epochs=(7,), out=tmp_path / "none"))
+
+
+def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
+    folder = vae_figures(Figures(runs=(run,), columns=5, out=tmp_path / "figures"))
+    assert {p.name for p in folder.iterdir()} == {
+        "curves.csv",
+        "curves.png",
+        f"images-{run.name}.png",
+        "settings.json",
+    }
+    curves = [read_curve(run, split, 5) for split in ("train", "valid")]
+    better = curves[0]._replace(smooth=[s - 1 for s in curves[0].smooth])
+    legend = curves_figure([curves[0], better, curves[1]]).axes[0].get_legend()
+    values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
+    assert values == sorted(values)
+    assert values[1] == round(min(curves[0].smooth), 1)
+    with pytest.raises(UserError, match="no runs were given"):
+        vae_figures(Figures(runs=()))
+
+
+@pytest.mark.slow
+def test_the_command_runs_on_two_processes(tmp_path: Path) -> None:
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    command = [*launch, "-m", "swor", "vae", "--dims", "2", "--epochs", "1", "--cpu"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*command, "--out", str(tmp_path / "run")], env=environment, check=True, timeout=300
+    )
+    assert [r["split"] for r in last_lines(tmp_path / "run")] == ["valid", "train", "valid"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import swor
 from swor.estimators import arsm as arsm_module
-from swor.estimators import control_variates, local
+from swor.estimators import coupling, local
 from swor.samplers import strata
 
 ENUMERATED = ("local_expectation", "local_unordered_set")
@@ -115,20 +115,20 @@ def without_its_argmax(
 ) -> Tensor:
     """The conditional Gumbel with each entry's own noise where that of the winner belongs."""
     log_probs = log_probs.expand(*index.shape, log_probs.shape[-1])
-    g = control_variates.gumbel_like(log_probs, generator)
+    g = coupling.gumbel_like(log_probs, generator)
     wrong = g - torch.nn.functional.softplus(-log_probs)
     return torch.where(torch.arange(3) == index.unsqueeze(-1), g, wrong)
 
 
 def test_the_same_test_sees_a_wrong_conditional_gumbel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_variates, "conditional_gumbel", without_its_argmax)
+    monkeypatch.setattr(coupling, "conditional_gumbel", without_its_argmax)
     wrong = partial(swor.relax, control=quadratic_control, common_noise=False)
     with pytest.raises(AssertionError, match="z-scores"):
         assert_unbiased(wrong, "categoricals", 1)
 
 
 def test_the_same_test_sees_a_missing_slope(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_variates, "_behind", torch.ones_like)
+    monkeypatch.setattr(coupling, "_behind", torch.ones_like)
     with pytest.raises(AssertionError, match="z-scores"):
         assert_unbiased(partial(swor.rebar, temperature=0.7), "one_hots", 1)
 
@@ -136,9 +136,9 @@ def test_the_same_test_sees_a_missing_slope(monkeypatch: pytest.MonkeyPatch) -> 
 def test_conditional_gumbel_keeps_its_argmax_and_its_law() -> None:
     generator = torch.Generator().manual_seed(0)
     log_probs = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64).log().expand(200_000, 3)
-    z = log_probs + control_variates.gumbel_like(log_probs, generator)
+    z = log_probs + coupling.gumbel_like(log_probs, generator)
     winners = z.argmax(-1)
-    again = control_variates.conditional_gumbel(log_probs, winners, generator)
+    again = coupling.conditional_gumbel(log_probs, winners, generator)
     assert torch.equal(again.argmax(-1), winners)
     for moment in (lambda x: x, torch.square, lambda x: x * x.roll(1, -1)):
         difference = moment(z) - moment(again)  # paired by the winner

@@ -1,34 +1,18 @@
-r"""REBAR and RELAX: REINFORCE with a control variate that sees the Gumbel noise.
-
-With $z = \log p + \text{Gumbel}$, $b = \arg\max z$, $\tilde z \sim p(z \mid b)$ and any differentiable $c$,
-
-$$g = (f(b) - c(\tilde z)) \, \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$$
-
-is unbiased. Given b, the race is a first time $E_b \sim \text{Exp}(1)$ and later times
-$E_b + E_i / p_i$, so $\tilde z_i = -\log(E_b + E_i / p_i)$ for $i \ne b$ and $\tilde z_b = -\log E_b$: its
-argmax is b, and $\partial \tilde z_i / \partial \log p_i = 1 - e^{\tilde z_i - \tilde z_b}$. The noise of
-$\tilde z$ need not be independent of z: taking the noise behind z itself makes $\tilde z = z$ in
-value, though not in gradient, so $\nabla c(z) - \nabla c(\tilde z) = c'(z) \, e^{z - z_b}$ and one evaluation
-of c is enough.
-"""
+"""REBAR and RELAX: REINFORCE with a control variate that sees the Gumbel noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.errors import can_look, check_shape
+from swor.errors import can_look
+from swor.estimators.coupling import Control, draw_noise, estimate_gradient, squared_gradient
 from swor.estimators.factors import Factors, factors, relaxable
-from swor.estimators.relaxed import checked_temperature, perturbed, relax_at
-from swor.samplers.race import gumbel_like
+from swor.estimators.relaxed import checked_temperature, relax_at
 from swor.types import Cost
-
-Control = Callable[[Tensor], Tensor]
 
 
 class ControlVariate(nn.Module):
@@ -103,12 +87,12 @@ def relax(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
             "which the control variate can take. Use rebar, or another estimator."
         )
-    draw = _draw(variables, k, common_noise, generator)
+    draw = draw_noise(variables, k, common_noise, generator)
     cost = variables.evaluate(f, draw.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
-    gradient = _gradient(variables, draw, cost.detach(), control or _zero)
-    squared = _squared(variables, gradient)
+    gradient = estimate_gradient(variables, draw, cost.detach(), control or _zero)
+    squared = squared_gradient(variables, gradient)
     return variables.surrogate(cost, gradient) + (squared - squared.detach()).to(cost.dtype)
 
 
@@ -148,7 +132,7 @@ def rebar(
     """
     variables = relaxable("rebar", dist, k)
     learned = [checked_temperature(temperature), scale]
-    draw = _draw(variables, k, common_noise, generator)
+    draw = draw_noise(variables, k, common_noise, generator)
     cost = variables.evaluate(f, draw.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
@@ -158,87 +142,8 @@ def rebar(
         y = relax_at(z, tau[..., None, None, None])
         return eta.unsqueeze(-1) * variables.evaluate_relaxed(f, y)
 
-    gradient = _gradient(variables, draw, cost.detach(), control)
+    gradient = estimate_gradient(variables, draw, cost.detach(), control)
     return variables.surrogate(cost, gradient) + _signal(variables, gradient, learned, [tau, eta])
-
-
-class _Draw(NamedTuple):
-    z: Tensor  # (*batch, k, n, c)
-    winners: Tensor  # b, (*batch, k, n)
-    conditional: Tensor | None  # z̃, (*batch, k, n, c); None where it is z
-
-
-def _draw(
-    variables: Factors, k: int, common_noise: bool, generator: torch.Generator | None
-) -> _Draw:
-    log_probs = variables.log_probs.detach()
-    z = perturbed(log_probs, k, generator)
-    index = z.argmax(-1)
-    if common_noise:
-        return _Draw(z, index, None)
-    return _Draw(z, index, conditional_gumbel(log_probs.unsqueeze(-3), index, generator))
-
-
-def conditional_gumbel(
-    log_probs: Tensor, index: Tensor, generator: torch.Generator | None
-) -> Tensor:
-    r"""$z \mid \arg\max z = b$: $z_b = G_b$ and $z_i = -\log(e^{-G_b} + e^{-G_i} / p_i)$.
-
-    Args:
-        log_probs: normalised log-probabilities, broadcasts to (*index.shape, c).
-        index: b, the argmax.
-        generator: the source of randomness.
-
-    Returns:
-        (*index.shape, c); nowhere above its entry at b.
-    """
-    log_probs = log_probs.expand(*index.shape, log_probs.shape[-1])
-    g = gumbel_like(log_probs, generator)
-    top = g.gather(-1, index.unsqueeze(-1))
-    later = top - nn.functional.softplus(top - g - log_probs, threshold=50.0)
-    return later.scatter(-1, index.unsqueeze(-1), top)
-
-
-def _gradient(variables: Factors, draw: _Draw, cost: Tensor, control: Control) -> Tensor:
-    """The estimate of the gradient by the log-probabilities, (*batch, k, n, c).
-
-    It depends on the parameters of the control variate, and is to be detached for all else.
-    """
-    c, slope = _with_slope(control, draw.z, tuple(cost.shape))
-    if draw.conditional is None:
-        pathwise = slope * _behind(draw.z)
-    else:
-        c, later = _with_slope(control, draw.conditional, tuple(cost.shape))
-        pathwise = slope - later * (1.0 - _behind(draw.conditional))
-    advantage = (cost - c)[..., None, None]
-    return advantage * variables.one_hot(draw.winners) + pathwise
-
-
-def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The control variate and its derivative by z."""
-    z = z.detach().requires_grad_()
-    c = control(z)
-    check_shape("the control variate", c, shape, "one number for every sample")
-    slope = None
-    if c.requires_grad:
-        (slope,) = torch.autograd.grad(c.sum(), z, create_graph=True, allow_unused=True)
-    if slope is None:
-        raise ValueError(
-            "the control variate has no gradient by z; expected one that is differentiable, for "
-            "rebar an f that is. Use relax with a ControlVariate, which takes any f."
-        )
-    return c, slope
-
-
-def _behind(z: Tensor) -> Tensor:
-    return torch.exp(z - z.amax(-1, keepdim=True))
-
-
-def _squared(variables: Factors, gradient: Tensor) -> Tensor:
-    """The squared gradient by the logits, (*batch,): how a normalised table moves with them."""
-    p = variables.log_probs.detach().exp().unsqueeze(-3)
-    by_logits = gradient - p * gradient.sum(-1, keepdim=True)
-    return by_logits.square().sum((-1, -2)).mean(-1)
 
 
 def _zero(z: Tensor) -> Tensor:
@@ -262,7 +167,7 @@ def _signal(
     total: Tensor | float = 0.0
     for x, copy in zip(learned, copies, strict=True):
         if isinstance(x, Tensor) and x.requires_grad:
-            squared = _squared(variables, gradient).sum()
+            squared = squared_gradient(variables, gradient).sum()
             (slope,) = torch.autograd.grad(squared, copy, retain_graph=True)
             total = total + slope * (x - x.detach()).reshape(())
     return total

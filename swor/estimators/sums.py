@@ -22,7 +22,8 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
         m: the number of sampled terms, from 1 to k; m = k is the unordered set estimator.
 
     >>> from swor import Sample
-    >>> sum_and_sample(Sample(torch.arange(2), torch.tensor([0.5, 0.3]).log())).weight
+    >>> log_p, log_rest = torch.tensor([0.5, 0.3]).log(), torch.tensor(0.2).log()
+    >>> sum_and_sample(Sample(torch.arange(2), log_p, log_rest)).weight
     tensor([0.5000, 0.5000])
     """
     sample.require("sum_and_sample", Scheme.WITHOUT_REPLACEMENT)
@@ -41,7 +42,8 @@ def raj(sample: Sample) -> Weights:
     built-in baseline.
 
     >>> from swor import Sample
-    >>> raj(Sample(torch.arange(2), torch.tensor([0.5, 0.3]).log())).weight
+    >>> log_p, log_rest = torch.tensor([0.5, 0.3]).log(), torch.tensor(0.2).log()
+    >>> raj(Sample(torch.arange(2), log_p, log_rest)).weight
     tensor([0.7500, 0.2500])
     """
     sample.require("raj", Scheme.WITHOUT_REPLACEMENT)

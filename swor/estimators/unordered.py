@@ -17,7 +17,7 @@ def unordered_set(sample: Sample) -> Weights:
     estimators. Unbiased; the default choice for samples without replacement. There is no baseline
     for k = 1.
 
-    >>> import swor
+    >>> import swor, torch
     >>> w = unordered_set(swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 2))
     >>> torch.allclose(w.weight.sum(), torch.tensor(1.0))
     True
@@ -42,7 +42,7 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
     Returns:
         (*batch,)
 
-    >>> import swor
+    >>> import swor, torch
     >>> s = swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 3)
     >>> murthy_variance(s, torch.rand(3))  # the whole domain: nothing is left to chance
     tensor(0.)

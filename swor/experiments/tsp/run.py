@@ -113,9 +113,11 @@ def train_or_say_why(task: TourTask, path: Path, settings: TspSettings, *, resum
 
 
 def finish(task: TourTask, path: Path, settings: TspSettings) -> Path:
-    """Write the model, and the settings with the number of steps that it has now."""
+    """Write the model, and the settings if it was given more steps than at first."""
     save_model(task.model, path / "model.safetensors")
-    return RunFolder(path).write_settings(settings)
+    if settings != read_settings(path):
+        RunFolder(path).write_settings(settings)
+    return path
 
 
 def new_settings(command: Tsp) -> TspSettings:

@@ -80,6 +80,10 @@ class TspSettings(Training):
                 f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
                 "k = 1. Leave k out."
             )
+        if TOUR_ESTIMATORS[self.estimator].baseline == "batch mean" and self.batch_size < 2:
+            raise UserError(
+                "batch_size is 1; expected at least two instances, to compare one with the others."
+            )
         if self.rollout_size < 2:
             raise UserError(
                 f"rollout_size is {self.rollout_size}; expected at least 2, for a t-test."

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """Within it, a first SIGINT or SIGTERM sets ``requested``; a second one acts as ever.
+    """Within it, a first SIGINT or SIGTERM sets ``requested``; a second of its kind acts as ever.
 
     >>> with Interrupt() as interrupt:
     ...     signal.raise_signal(signal.SIGINT)
@@ -37,7 +37,7 @@ class Interrupt:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        self._restore()
+        signal.signal(number, self._before.pop(number))
 
     def _restore(self) -> None:
         while self._before:

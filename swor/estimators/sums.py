@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from swor.errors import check_count
-from swor.math.logspace import log_remaining, working_dtype
-from swor.math.ratios import draws
+from swor.math.logspace import log_remaining
+from swor.math.ratios import complete, log_first_draw
 from swor.types import Sample, Scheme, Weights
 
 
@@ -30,7 +30,7 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
     k = sample.k
     check_count("m", m, most=k)
     log_p, log_t = _ordered(sample)
-    log_first = draws(log_p[..., k - m :], log_t[..., -1]).log_first
+    log_first = log_first_draw(log_p[..., k - m :], log_t[..., -1])
     log_weight = torch.cat([log_p[..., : k - m], log_first + log_t[..., k - m, None]], dim=-1)
     return Weights(log_weight.exp().to(sample.log_p.dtype), None, sample.log_p)
 
@@ -73,8 +73,6 @@ def deterministic_sum_and_sample(sample: Sample) -> Weights:
 
 def _ordered(sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalised log p, (*batch, k), and the log of the mass left before each draw and after all."""
-    log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    if sample.log_rest is None:
-        raise ValueError("the sample has no log_rest; expected the mass outside of it.")
-    log_t = log_remaining(log_p, sample.log_rest.to(log_p.dtype))
-    return log_p - log_t[..., :1], log_t - log_t[..., :1]
+    log_p, log_rest, log_total = complete(sample.log_p.detach(), sample.log_rest)
+    total = log_total.unsqueeze(-1)
+    return log_p - total, log_remaining(log_p, log_rest) - total

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from swor.errors import check_same, check_shape
-from swor.math.ratios import draws
+from swor.math.ratios import log_draws, log_first_draw
 from swor.types import Sample, Scheme, Weights
 
 
@@ -23,10 +23,12 @@ def unordered_set(sample: Sample) -> Weights:
     True
     """
     sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
-    chances = draws(sample.log_p, sample.log_rest)
     dtype = sample.log_p.dtype
-    control = chances.log_second.exp().to(dtype) if sample.k > 1 else None
-    return Weights(chances.log_first.exp().to(dtype), control, sample.log_p)
+    if sample.k == 1:
+        log_first = log_first_draw(sample.log_p, sample.log_rest)
+        return Weights(log_first.exp().to(dtype), None, sample.log_p)
+    log_first, log_second = log_draws(sample.log_p, sample.log_rest)
+    return Weights(log_first.exp().to(dtype), log_second.exp().to(dtype), sample.log_p)
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
@@ -52,8 +54,7 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
     check_same("cost", cost, "log_p", sample.log_p)
     if sample.k < 2:
         raise ValueError("the sample has k = 1; expected k >= 2 to tell a variance. Raise k.")
-    chances = draws(sample.log_p, sample.log_rest)
-    first, second = chances.log_first.exp(), chances.log_second.exp()
+    first, second = (x.exp() for x in log_draws(sample.log_p, sample.log_rest))
     excess = first.unsqueeze(-1) * (second - first.unsqueeze(-2))  # p_i p_j (R_ij − R_i R_j)
     difference = cost.unsqueeze(-1) - cost.unsqueeze(-2)
     return 0.5 * (excess * difference.square()).sum((-1, -2)).to(cost.dtype)

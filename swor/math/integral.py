@@ -127,13 +127,18 @@ def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
     return d
 
 
-def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
+def log_draws(
+    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
+) -> tuple[Tensor, Tensor]:
     r"""The unnormalised logarithms of $p_s R(S, s)$, and those of $p_{s'} R^{D \setminus s}(S, s')$.
 
     See :func:`swor.math.subsets.log_draws`, which returns the same.
     """
     f = integrand(log_p, log_rest, left_out=2)
     half = 0.5 * (f.log_f - f.log_f.amax(-1, keepdim=True)).unsqueeze(-2)
+    if not second_order:
+        first = torch.logsumexp(2.0 * half - f.log_u, dim=-1) + f.log_p_over_u
+        return first, first.unsqueeze(-1)
     v = torch.exp(torch.cat([half - f.log_u, half], dim=-2))  # each left out, and none
     log_sums = torch.log(v @ v.mT)
     log_one, log_two = log_sums[..., :-1, -1], log_sums[..., :-1, :-1]

@@ -23,12 +23,16 @@ def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]
     return orders, (ordered - log_t[..., :-1]).sum(-1)
 
 
-def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
+def log_draws(
+    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
+) -> tuple[Tensor, Tensor]:
     """As :func:`swor.math.subsets.log_draws`."""
     k = log_p.shape[-1]
     orders, log_b = log_prob_orderings(log_p, log_rest)
     first = [log_b[..., orders[:, 0] == s].logsumexp(-1) for s in range(k)]
     log_first = torch.stack(first, dim=-1)
+    if not second_order:
+        return log_first, log_first.unsqueeze(-1)
     if k == 1:
         return log_first, torch.zeros_like(log_p).unsqueeze(-1)
     pairs = [

@@ -31,15 +31,6 @@ AUTO_SUBSETS = 8  # up to here the recursion is the faster one: benchmarks/ratio
 OVERWHELMING = 200.0
 
 
-class Draws(NamedTuple):
-    """How likely each element was the first of the sample, and each other the second, given S."""
-
-    log_first: Tensor  # log p_s R(S, s), (*batch, k)
-    log_second: Tensor  # log p_s' R^{D∖s}(S, s'), (*batch, k, k), row s; log p_s on the diagonal
-    log_r: Tensor  # log R(S, s), (*batch, k)
-    log_r2: Tensor  # log R^{D∖s}(S, s'), (*batch, k, k); 0 on the diagonal
-
-
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
     r"""$\log p(B) = \sum_i \log p(b_i) - \log(1 - \sum_{j<i} p(b_j))$, ``eq:p_B_k``.
 
@@ -56,7 +47,7 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
     >>> log_prob_ordered(torch.tensor([0.5, 0.25]).log()).exp()  # 0.5 * 0.25 / 0.5
     tensor(0.2500)
     """
-    full, rest, _ = _complete(log_p, log_rest)
+    full, rest, _ = complete(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]
     impossible = full == -torch.inf
     terms = torch.where(impossible, 0.0, full) - torch.where(impossible, 0.0, log_t)
@@ -82,7 +73,7 @@ def log_prob_set(
     >>> log_prob_set(torch.tensor([0.5, 0.25]).log()).exp()  # 0.25 + 0.25 * 0.5 / 0.75
     tensor(0.4167)
     """
-    full, rest, log_total = _complete(log_p, log_rest)
+    full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
     inner_p, inner_rest = _without_edges(full, rest, log_total)
     total = log_total.unsqueeze(-1)
@@ -107,6 +98,7 @@ def leave_one_out(
     second_order: Literal[True],
     method: Method = ...,
 ) -> tuple[Tensor, Tensor]: ...
+@torch.no_grad()
 def leave_one_out(
     log_p: Tensor,
     log_rest: Tensor | None = None,
@@ -134,36 +126,70 @@ def leave_one_out(
         log R (*batch, k), or (log R, log R2 (*batch, k, k)) where row s has
         $\log R^{D \setminus s}(S, s')$ and the diagonal is 0.
 
-    >>> leave_one_out(torch.full((2,), 0.1).log()).exp()  # uniform over 10: R = 10 / 2
-    tensor([5.0000, 5.0000])
+    >>> leave_one_out(torch.full((2,), 0.1).log()).exp().round()  # uniform over 10: R = 10 / 2
+    tensor([5., 5.])
     """
-    chances = draws(log_p, log_rest, method=method)
-    log_r = chances.log_r.to(log_p.dtype)
-    return (log_r, chances.log_r2.to(log_p.dtype)) if second_order else log_r
+    found = _find(log_p, log_rest, method, second_order=second_order)
+    log_r = (found.log_first + found.log_total) - found.log_p
+    log_r = torch.where(found.exact, 0.0, log_r).to(log_p.dtype)
+    if not second_order:
+        return log_r
+    log_r2 = torch.where(found.exact_pairs, 0.0, found.log_second - found.log_p.unsqueeze(-2))
+    return log_r, log_r2.to(log_p.dtype)
 
 
 @torch.no_grad()
-def draws(log_p: Tensor, log_rest: Tensor | None = None, *, method: Method = "auto") -> Draws:
-    """The chances behind :func:`leave_one_out`, for rules: no gradient, in working precision."""
-    k = log_p.shape[-1] if log_p.dim() else 0
-    full, rest, log_total = _complete(log_p, log_rest)
+def log_first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
+    r"""$\log p_s R(S, s)$, (*batch, k): the chance that s was drawn first, given the set.
+
+    In working precision, for rules that weight by it; see :func:`leave_one_out`.
+    """
+    return _first(_find(log_p, log_rest, "auto", second_order=False))
+
+
+@torch.no_grad()
+def log_draws(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""$\log p_s R(S, s)$, (*batch, k), and $\log p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
+
+    The diagonal of the second is $\log p_s$. In working precision, for rules that weight by them.
+    """
+    found = _find(log_p, log_rest, "auto", second_order=True)
+    log_second = torch.where(found.exact_pairs, found.log_p.unsqueeze(-2), found.log_second)
+    return _first(found), log_second - found.log_total.unsqueeze(-1)
+
+
+def _first(found: _Found) -> Tensor:
+    return torch.where(found.exact, found.log_p - found.log_total, found.log_first)
+
+
+class _Found(NamedTuple):
+    """What a method has found, and where it is overruled because R = 1 by definition."""
+
+    log_first: Tensor  # (*batch, k), normalised
+    log_second: Tensor  # (*batch, k, k), in the units of log_p; meaningless if not asked for
+    log_p: Tensor  # (*batch, k), in working precision
+    log_total: Tensor  # (*batch, 1)
+    exact: Tensor  # (*batch, k)
+    exact_pairs: Tensor  # (*batch, k, k)
+
+
+@torch.no_grad()
+def _find(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Found:
+    full, rest, log_total = complete(log_p, log_rest)
+    k = full.shape[-1]
     module = METHODS[_choose(method, k)]
-    log_first, log_second = module.log_draws(*_without_edges(full, rest, log_total))
-
-    impossible, total = full == -torch.inf, log_total.unsqueeze(-1)
-    exact = impossible | (rest == -torch.inf).unsqueeze(-1)  # R = 1 by definition
+    inner = _without_edges(full, rest, log_total)
+    log_first, log_second = module.log_draws(*inner, second_order=second_order)
+    impossible = full == -torch.inf
     log_first = log_first.masked_fill(impossible, -torch.inf).log_softmax(-1)
-    log_r = torch.where(exact, 0.0, (log_first + total) - full)
-    log_first = torch.where(exact, full - total, log_first)
-
-    own = torch.eye(k, dtype=torch.bool, device=log_p.device)
-    exact, columns = own | exact.unsqueeze(-2), full.unsqueeze(-2)
-    log_r2 = torch.where(exact, 0.0, log_second - columns)
-    log_second = torch.where(exact, columns, log_second) - total.unsqueeze(-1)
-    return Draws(log_first, log_second, log_r, log_r2)
+    exact = impossible | (rest == -torch.inf).unsqueeze(-1)
+    own = torch.eye(k, dtype=torch.bool, device=full.device)
+    return _Found(
+        log_first, log_second, full, log_total.unsqueeze(-1), exact, own | exact.unsqueeze(-2)
+    )
 
 
-def _complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """In working precision: log_p, log_rest, and the log of the total mass, by which to divide."""
     check_log_probs("log_p", log_p)
     full = log_p.to(working_dtype(log_p.dtype))

@@ -99,7 +99,9 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tens
     return h, log_tau
 
 
-def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
+def log_draws(
+    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
+) -> tuple[Tensor, Tensor]:
     r"""The unnormalised logarithms of $p_s R(S, s)$, and those of $p_{s'} R^{D \setminus s}(S, s')$.
 
     These are the chances that $s$ was drawn first, and then $s'$ second, given the set.
@@ -107,6 +109,7 @@ def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         log_p: (*batch, k); need not be normalised.
         log_rest: (*batch,).
+        second_order: whether the second is wanted; it is meaningless if not.
 
     Returns:
         (*batch, k), up to a constant, and (*batch, k, k) in the units of ``log_p``, row s, column
@@ -115,14 +118,15 @@ def log_draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
     k = log_p.shape[-1]
     log_p, order = log_p.movedim(-1, 0).sort(0)
     h, log_tau = recursion(log_p, log_rest, sizes=k - 1)
-    one = h[k - 1].flip(0).log()
+    one, back = h[k - 1].flip(0).log(), order.argsort(0)
+    first = (one + log_tau).gather(0, back).movedim(0, -1)
+    if not second_order:
+        return first, first.unsqueeze(-1)
     two = h[max(k - 2, 0)].log().index_select(0, pairs(k, log_p.device)).unflatten(0, (k, k))
     second = two - one.unsqueeze(1) + log_tau
-    back = order.argsort(0)
     second = second.gather(0, back.unsqueeze(1).expand_as(second))
     second = second.gather(1, back.unsqueeze(0).expand_as(second))
-    first = (one + log_tau).gather(0, back)
-    return first.movedim(0, -1), second.movedim((0, 1), (-2, -1))
+    return first, second.movedim((0, 1), (-2, -1))
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:

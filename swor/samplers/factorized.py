@@ -141,6 +141,6 @@ def fuse(log_probs: Tensor, size: int) -> Tensor:
 
 def unfuse(symbols: Tensor, categories: int, size: int) -> Tensor:
     """The variables of fused symbols: from (*batch, k, groups) to (*batch, k, groups * size)."""
-    powers: Tensor = categories ** torch.arange(size - 1, -1, -1, device=symbols.device)
-    digits: Tensor = symbols.unsqueeze(-1) // powers % categories
+    powers = torch.tensor([categories**i for i in reversed(range(size))], device=symbols.device)
+    digits = torch.floor_divide(symbols.unsqueeze(-1), powers).remainder(categories)
     return digits.flatten(-2)

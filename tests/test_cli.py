@@ -91,7 +91,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["--fast"], 2, "there is no option '--fast'"),
         (["toy", "--speed", "3"], 2, "expected one of --number-of, --wrong, --inner.rate"),
         (["toy", "--number-of", "x"], 2, "--number-of"),
-        (["bernoulli", "--eta", "nan"], 2, "from -30 to 30"),
+        (["bernoulli", "--eta", "nan"], 2, "from -15 to 15"),
         (["toy", "--wrong", "user"], 1, "swor: model.bin is no model"),
         (["toy", "--wrong", "folder"], 1, "there is something"),
         (["toy", "--wrong", "package"], 1, "pip install 'swor[experiments]'"),

@@ -481,7 +481,7 @@ def test_compare_finds_bias_and_the_best() -> None:
     r = result()
     assert r.exact
     by_name = {row.name: row for row in r.rows}
-    assert by_name["risk"].at_k.z > 4.0
+    assert by_name["risk"].at_k.z > 6.0
     for name in ("unordered_set", "reinforce", "reinforce_fresh_sample"):
         assert by_name[name].at_k.z < 4.0
     assert r.evaluations == 6  # what the fresh samples take
@@ -507,7 +507,7 @@ def test_compare_without_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     r = result(repeats=20_000)
     by_name = {row.name: row for row in r.rows}
     assert not r.exact
-    assert by_name["risk"].at_k.z > 4.0
+    assert by_name["risk"].at_k.z > 6.0
     assert all(row.at_k.z < 4.0 for row in r.rows if row.name != "risk")
     alone = result(("reinforce",))
     assert math.isnan(alone.rows[0].at_k.z)
@@ -516,13 +516,13 @@ def test_compare_without_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compare_takes_callables_and_counts_their_evaluations() -> None:
     def wasteful(f, dist, k, /, *, generator=None):
         f(torch.zeros(7, dtype=torch.long))
-        return 1.1 * swor.ESTIMATORS["unordered_set"](f, dist, k, generator=generator)
+        return 1.3 * swor.ESTIMATORS["unordered_set"](f, dist, k, generator=generator)
 
     r = result({"wasteful": wasteful, "unordered_set": swor.ESTIMATORS["unordered_set"]}, k=2)
     row = r.rows[0]
     assert row.unbiased is None
     assert row.at_k.evaluations == 9
-    assert row.at_k.z > 4.0  # a gradient 10 % too large
+    assert row.at_k.z > 6.0  # a gradient 30 % too large
     assert "wasteful" not in r.recommend()
 
 

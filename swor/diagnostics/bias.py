@@ -3,7 +3,8 @@ r"""Is the mean of many gradients the true gradient?
 $$z = \max_i \frac{|\bar g_i - \nabla_i|}{\text{standard error}_i},$$
 
 with the chance that the largest of so many parameters is this far off by luck taken into account, so
-that it reads as the z-score of a single comparison: beyond 4 there is a bias.
+that it reads as the z-score of a single comparison. Beyond 6 there is a bias; gradients that are large
+but rare, of which few repeats have seen too few, may come to 4 or 5 without one.
 """
 
 from __future__ import annotations

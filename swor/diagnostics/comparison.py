@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-BIASED_FROM = 4.0  # z; by luck once in 16 000 comparisons
+BIASED_FROM = 6.0  # see swor.diagnostics.bias
 
 
 @dataclass(frozen=True)

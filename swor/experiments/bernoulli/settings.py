@@ -43,9 +43,9 @@ class Settings:
     """Of the Monte Carlo check and of the optimisation."""
 
     def __post_init__(self) -> None:
-        if not self.eta or not all(math.isfinite(x) and abs(x) <= 30.0 for x in self.eta):
+        if not self.eta or not all(math.isfinite(x) and abs(x) <= 15.0 for x in self.eta):
             raise ValueError(
-                f"eta is {self.eta}; expected some numbers from -30 to 30, such as 0 -4."
+                f"eta is {self.eta}; expected some numbers from -15 to 15, such as 0 -4."
             )
         if len(set(self.eta)) < len(self.eta):
             raise ValueError(f"eta is {self.eta}; expected each number once.")

@@ -21,13 +21,14 @@ from swor.experiments.data import Images, load
 from swor.experiments.errors import UserError
 from swor.experiments.task import Place, seeded
 from swor.experiments.vae.figures import Figures, curves_figure, read_curve, vae_figures
+from swor.experiments.vae.gradient import Gradient
 from swor.experiments.vae.methods import METHODS, Method
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.moments import log_variances
 from swor.experiments.vae.run import vae as train_vae
 from swor.experiments.vae.settings import VAE
 from swor.experiments.vae.task import VAETask, build, evaluate, surrogate
-from swor.experiments.vae.variance import Gradient, Variance, comparisons, vae_variance
+from swor.experiments.vae.variance import Variance, comparisons, vae_variance
 from swor.samplers.distributions import support
 
 DIGITS = VAE(dims=2, epochs=2, keep_every=1, cpu=True)

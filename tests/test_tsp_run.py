@@ -84,8 +84,8 @@ def test_a_run_in_two_parts_is_the_run(name: str, tmp_path: Path) -> None:
     parts = tsp(command(estimator=name, out=tmp_path / "parts"))
     tsp(Tsp(resume=parts, steps=8))
     assert metrics(whole) == metrics(parts)
-    files = [(run / "model.safetensors").read_bytes() for run in (whole, parts)]
-    assert files[0] == files[1]
+    states = [load_model(run / "model.safetensors").state_dict() for run in (whole, parts)]
+    torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
     assert json.loads((parts / "settings.json").read_text())["settings"]["epochs"] == 4
 
 

@@ -82,10 +82,11 @@ class TourPolicy:
         """
         batch, k, n = value.shape
         check_shape("value", value, (self.first.shape[0], k, self.length), "tours of the instances")
-        steps = torch.arange(n - 1, device=value.device)  # the last node is the only one left
+        nodes = torch.arange(n, device=value.device)
+        steps = nodes[:-1]  # the last node is the only one left
         first = torch.where(steps == 0, n, value[..., :1])
         last = torch.where(steps == 0, n, value.roll(1, -1)[..., :-1])
-        visited_at = torch.empty_like(value).scatter_(-1, value, torch.arange(n).expand_as(value))
+        visited_at = torch.empty_like(value).scatter_(-1, value, nodes.expand_as(value))
         closed = visited_at.unsqueeze(-2) < steps.unsqueeze(-1)
         closed = torch.where(closed, -torch.inf, 0.0).to(self.first.dtype)
         log_probs = self.log_probs(first.flatten(1), last.flatten(1), closed.flatten(1, 2))

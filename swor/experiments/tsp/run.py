@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from swor.experiments.errors import UserError
 from swor.experiments.folder import RunFolder, create, unused
-from swor.experiments.training import on_main, train
+from swor.experiments.training import is_main, on_main, train
 from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
 from swor.experiments.tsp.model import save_model
 from swor.experiments.tsp.settings import ModelSettings, TspSettings
 from swor.experiments.tsp.task import TourTask
 
+STOPPED = "Stopped at the end of a step, and saved. Continue with: swor tsp --resume {path}"
 TOURS = 512  # in a batch, however many of them are of the same instance
 
 Name = Literal[
@@ -68,6 +69,8 @@ class Tsp:
     """of the encoder; 3"""
     hidden: int | None = None
     """width of the feed-forward part of a layer; 512"""
+    cpu: bool = False
+    """stay on the CPU; needed for several processes on a machine without an accelerator"""
     resume: Path | None = None
     """the folder of a run to continue"""
     out: Path | None = None
@@ -83,12 +86,13 @@ def tsp(command: Tsp) -> Path:
     settings = new_settings(command) if command.resume is None else resumed_settings(command)
     task = TourTask(settings)
     path = on_main(lambda: run_folder(command, settings), cpu=settings.cpu)
-    finished = train_or_say_why(task, path, settings, resume=command.resume is not None)
+    finished = train(task, path, settings, resume=command.resume is not None)
+    if is_main(cpu=settings.cpu):
+        if finished:
+            finish(task, path, settings)
+        print(f"The run is in {path}" if finished else STOPPED.format(path=path))
     if not finished:
-        print(f"Stopped after a step, and saved. Continue with: swor tsp --resume {path}")
         raise KeyboardInterrupt
-    on_main(lambda: finish(task, path, settings), cpu=settings.cpu)
-    print(f"The run is in {path}")
     return path
 
 
@@ -102,22 +106,11 @@ def run_folder(command: Tsp, settings: TspSettings) -> Path:
     return folder.path
 
 
-def train_or_say_why(task: TourTask, path: Path, settings: TspSettings, *, resume: bool) -> bool:
-    """Train; a checkpoint that was written with other settings is the user's to cure."""
-    try:
-        return train(task, path, settings, resume=resume)
-    except ValueError as error:
-        if resume:
-            raise UserError(str(error)) from error
-        raise
-
-
-def finish(task: TourTask, path: Path, settings: TspSettings) -> Path:
+def finish(task: TourTask, path: Path, settings: TspSettings) -> None:
     """Write the model, and the settings if it was given more steps than at first."""
     save_model(task.model, path / "model.safetensors")
     if settings != read_settings(path):
         RunFolder(path).write_settings(settings)
-    return path
 
 
 def new_settings(command: Tsp) -> TspSettings:
@@ -164,7 +157,8 @@ def given(
 ) -> dict[str, Any]:
     """The options that were given, among those that have the name of a field."""
     names = {field.name for field in fields(kind)} & {field.name for field in fields(command)}
-    return {n: v for n in names - {but} if (v := getattr(command, n)) is not None}
+    values = {name: getattr(command, name) for name in names - {but}}
+    return {n: v for n, v in values.items() if v is not None and v is not False}
 
 
 def read_settings(run: Path) -> TspSettings:

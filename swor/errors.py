@@ -81,15 +81,15 @@ def check_k(k: int, support: int | None = None) -> None:
         )
 
 
-def check_normalized(log_total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
+def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
     """The probabilities of all outcomes sum to 1, to the rounding of a product of ``steps``."""
-    if not can_look(log_total):
+    if not can_look(total):
         return
-    wrong = ~(log_total.abs() <= TOLERANCE[dtype] * steps)
-    if bool(wrong.any()):
-        total = float(log_total[wrong].flatten()[0].exp())
+    right = (total - 1.0).abs() <= TOLERANCE[dtype] * steps
+    if not bool(right.all()):
+        given = float(total[~right].flatten()[0])
         raise ValueError(
-            f"the probabilities of an element of the batch sum to {total:.6g}; expected 1. "
+            f"the probabilities of an element of the batch sum to {given:.6g}; expected 1. "
             "Normalise with torch.log_softmax(logits, -1), and look for NaN in the logits."
         )
 

@@ -112,6 +112,9 @@ class Weights:
     def baseline(self, cost: Tensor) -> Tensor:
         r"""$b_s = \sum_{s'} M_{ss'} f_{s'}$, (*batch, k): what each cost is compared with."""
         self._check(cost)
+        return self._baseline(cost)
+
+    def _baseline(self, cost: Tensor) -> Tensor:
         if self.control is None:
             return torch.zeros_like(cost)
         return (self.control * cost.unsqueeze(-2)).sum(-1)
@@ -156,7 +159,7 @@ class Weights:
         """
         self._check(log_p, "log_p")
         ratio = torch.exp((log_p - self.log_p).detach())
-        ratio = torch.where(self.log_p == -torch.inf, 0.0, ratio)
+        ratio = ratio.masked_fill(self.log_p == -torch.inf, 0.0)
         control = None if self.control is None else self.control * ratio.unsqueeze(-2)
         return Weights(self.weight * ratio, control, log_p)
 
@@ -175,7 +178,7 @@ class Weights:
                     f"baseline is {baseline!r}; expected 'built-in', a number or a tensor that "
                     "broadcasts to the cost (0.0 means none)."
                 )
-            return self.baseline(cost)
+            return self._baseline(cost)
         return torch.full_like(cost, baseline)
 
     def _check(self, given: Tensor, name: str = "cost") -> None:
@@ -190,7 +193,7 @@ class Weights:
 
 def score(log_p: Tensor) -> Tensor:
     r"""$\log p - \bot(\log p)$: zero, with the gradient of $\log p$; none where p is 0."""
-    log_p = torch.where(log_p == -torch.inf, 0.0, log_p)
+    log_p = log_p.masked_fill(log_p == -torch.inf, 0.0)
     return log_p - log_p.detach()
 
 

@@ -131,11 +131,11 @@ def leave_one_out(
     """
     found = _find(log_p, log_rest, method, second_order=second_order)
     log_r = (found.log_first + found.log_total) - found.log_p
-    log_r = torch.where(found.exact, 0.0, log_r).to(log_p.dtype)
+    log_r = log_r.masked_fill(found.exact, 0.0).to(log_p.dtype)
     if not second_order:
         return log_r
-    log_r2 = torch.where(found.exact_pairs, 0.0, found.log_second - found.log_p.unsqueeze(-2))
-    return log_r, log_r2.to(log_p.dtype)
+    log_r2 = found.log_second - found.log_p.unsqueeze(-2)
+    return log_r, log_r2.masked_fill(found.exact_pairs, 0.0).to(log_p.dtype)
 
 
 @torch.no_grad()
@@ -195,14 +195,14 @@ def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Te
     full = log_p.to(working_dtype(log_p.dtype))
     if log_rest is None:
         log_sum = full.logsumexp(-1)
-        check_normalized(log_sum.clamp(min=0.0), log_p.dtype)
+        check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
         return full, log1mexp(log_sum.clamp(max=0.0)), torch.zeros_like(log_sum)
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
     rest = log_rest.to(full.dtype)
     log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
     check_not_nan("log_p or log_rest", log_total)
-    return full, rest, torch.where(log_total == -torch.inf, 0.0, log_total)  # no mass: weights 0
+    return full, rest, log_total.masked_fill(log_total == -torch.inf, 0.0)  # no mass: weights 0
 
 
 def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:

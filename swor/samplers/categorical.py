@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from swor.samplers.race import gumbel_like, perturb_children
 from swor.types import Sample, Scheme
 
 SMALL = 256  # outcomes up to which each gets a Gumbel of its own
+CHUNK = 2**22  # numbers up to which masses are summed at once; temporaries are no larger
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
@@ -30,6 +32,10 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     Drawn in two levels, which is equal in law to a Gumbel for every outcome and draws about
     $2\sqrt{nk}$ of them instead of $n$: blocks of outcomes race by their mass, and only the
     outcomes of the best $k + 1$ blocks race among themselves, given the time of their block.
+
+    The log-probabilities are read once and not copied: beyond them, a large domain takes a fraction of
+    their memory, and only the k selected entries carry gradient. Going back to logits takes two more
+    tensors of their size: the gradient of ``log_softmax``'s result and that of its input.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -49,8 +55,8 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     with torch.no_grad():
         found = race(log_probs.to(working_dtype(log_probs.dtype)), k, generator)
     log_p = log_probs.gather(-1, found.winners)
-    log_sum = log_p.detach().to(found.log_rest.dtype).logsumexp(-1)
-    check_normalized(torch.logaddexp(log_sum, found.log_rest), log_probs.dtype)
+    total = log_p.detach().to(found.log_rest.dtype).exp().sum(-1) + found.log_rest.exp()
+    check_normalized(total, log_probs.dtype)
     check_possible(log_p.detach())
     return Sample(
         value=found.winners,
@@ -67,31 +73,60 @@ class Race(NamedTuple):
     winners: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     kappa: Tensor  # (*batch,)
+    perturbed: Tensor  # of the winners, (*batch, k)
 
 
 def race(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Race:
-    """The first k of n outcomes, in two levels; see :func:`gumbel_top_k`."""
+    """The first k of n outcomes, in two levels; see :func:`gumbel_top_k`.
+
+    The masses need not sum to 1: what the race returns is then relative to their sum.
+    """
     n = log_probs.shape[-1]
     size = 1
     while 4 * size * size * (k + 1) <= n:  # about the square root of n / (k + 1)
         size *= 2
-    count = -(-n // size)
-    if n <= SMALL or count <= k + 1:
+    if n <= SMALL or -(-n // size) <= k + 1:
         return _finish(log_probs, log_probs + gumbel_like(log_probs, generator), k)
-    padded = (
-        F.pad(log_probs, (0, count * size - n), value=-torch.inf) if count * size > n else log_probs
-    )
-    blocks = padded.unflatten(-1, (size, count))  # a block is a column: sums run along memory
-    log_mass = blocks.logsumexp(-2)
+    log_mass = block_masses(log_probs, size)
     g, chosen = (log_mass + gumbel_like(log_mass, generator)).topk(k + 1, dim=-1)
-    inside = blocks.gather(-1, chosen.unsqueeze(-2).expand(*chosen.shape[:-1], size, k + 1)).mT
+    index = _members(chosen, n, size)
+    inside = log_probs.gather(-1, index.flatten(-2).clamp(max=n - 1)).view(index.shape)
+    inside = inside.masked_fill(index >= n, -torch.inf)
     mass = log_mass.gather(-1, chosen)
     relative = inside - torch.where(mass == -torch.inf, 0.0, mass).unsqueeze(-1)
     perturbed = perturb_children(relative, mass, g, generator)
     found = _finish(inside.flatten(-2), perturbed.flatten(-2), k)
-    winners = found.winners % size * count + chosen.gather(-1, found.winners // size)
-    outside = log_mass_outside(log_mass, chosen)
-    return Race(winners, torch.logaddexp(found.log_rest, outside), found.kappa)
+    log_rest = torch.logaddexp(found.log_rest, log_mass_outside(log_mass, chosen))
+    return found._replace(winners=index.flatten(-2).gather(-1, found.winners), log_rest=log_rest)
+
+
+def block_masses(log_probs: Tensor, size: int) -> Tensor:
+    """Log of the mass of every block, (*batch, blocks), where temporaries are a fraction of the input.
+
+    A block is a column of the outcomes written in ``size`` rows, so that sums run along memory; the
+    outcomes that do not fill a row are a last block of their own.
+    """
+    count = log_probs.shape[-1] // size
+    rows = log_probs[..., : size * count].unflatten(-1, (size, count))
+    if rows.numel() > CHUNK:
+        across = max(rows.numel() // size, 1)
+        parts = rows.split(max(CHUNK // across, math.isqrt(size)), dim=-2)
+        log_mass = torch.stack([part.logsumexp(-2) for part in parts]).logsumexp(0)
+    else:
+        log_mass = rows.logsumexp(-2)
+    left = log_probs[..., size * count :]
+    if left.shape[-1] == 0:
+        return log_mass
+    return torch.cat([log_mass, left.logsumexp(-1, keepdim=True)], dim=-1)
+
+
+def _members(chosen: Tensor, n: int, size: int) -> Tensor:
+    """The outcomes of blocks, (*batch, blocks, size); in a last block some are n or more: none."""
+    count, row = n // size, torch.arange(size, device=chosen.device)
+    block = chosen.unsqueeze(-1)
+    if n % size == 0:
+        return block + count * row
+    return torch.where(block == count, size * count + row, block + count * row)
 
 
 def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> Race:
@@ -99,7 +134,8 @@ def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> Race:
     n = log_probs.shape[-1]
     top, index = perturbed.topk(min(k + 1, n), dim=-1)
     kappa = top[..., k] if n > k else torch.full_like(top[..., 0], -torch.inf)
-    return Race(index[..., :k], log_mass_outside(log_probs, index[..., :k]), kappa)
+    first = index[..., :k]
+    return Race(first, log_mass_outside(log_probs, first), kappa, top[..., :k])
 
 
 def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
@@ -134,7 +170,7 @@ def with_replacement(
 def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
     """Indices that may repeat, (*batch, k)."""
     p = log_probs.to(working_dtype(log_probs.dtype)).exp()
-    check_normalized(p.sum(-1).log(), log_probs.dtype)
+    check_normalized(p.sum(-1), log_probs.dtype)
     rows = p.reshape(-1, p.shape[-1])
     if rows.shape[0] == 0:
         return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
@@ -176,7 +212,7 @@ def top_k_and_sample(
     full = log_probs.detach().to(working_dtype(log_probs.dtype))
     chosen = _summed(full, k, m, summed)
     log_outside = log_remaining(full.gather(-1, chosen), log_mass_outside(full, chosen))
-    check_normalized(log_outside[..., 0], log_probs.dtype)
+    check_normalized(log_outside[..., 0].exp(), log_probs.dtype)
     if m == "auto":
         shares = log_outside - torch.log(k - torch.arange(k, dtype=full.dtype, device=full.device))
         count = shares.argmin(-1, keepdim=True)

@@ -133,7 +133,7 @@ def fuse(log_probs: Tensor, size: int) -> Tensor:
     missing = -n % size
     padded = torch.cat([log_probs, certain.expand(*log_probs.shape[:-2], missing, c)], dim=-2)
     groups = padded.unflatten(-2, (-1, size))
-    table = groups[..., 0, :]
+    table: Tensor = groups[..., 0, :]
     for i in range(1, size):
         table = (table.unsqueeze(-1) + groups[..., i, :].unsqueeze(-2)).flatten(-2)
     return table

@@ -276,8 +276,8 @@ def _all_ended(symbols: Tensor, end: int | None) -> bool:
 
 def _to_sample(model: SequenceModel[State], found: Found, scheme: Scheme) -> Sample:
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
-    log_total = torch.logaddexp(found.log_p.logsumexp(-1), found.log_rest)
-    check_normalized(log_total, log_p.dtype, steps=model.length)
+    total = found.log_p.exp().sum(-1) + found.log_rest.exp()
+    check_normalized(total, log_p.dtype, steps=model.length)
     check_possible(found.log_p, "sequences")
     return Sample(
         value=found.value,

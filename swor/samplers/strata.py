@@ -75,7 +75,7 @@ def _inverse(
     check_log_probs("log_probs", log_probs)
     check_k(k)
     p = log_probs.detach().to(working_dtype(log_probs.dtype)).exp()
-    check_normalized(p.sum(-1).log(), log_probs.dtype)
+    check_normalized(p.sum(-1), log_probs.dtype)
     shape = (*p.shape[:-1], noises)
     u = torch.rand(shape, generator=generator, dtype=p.dtype, device=p.device)
     position = (torch.arange(k, device=p.device) + u) / k

@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import swor
 from swor.cli import main
 from swor.experiments.errors import UserError
 from swor.experiments.records import read_records
+from swor.experiments.task import Place
 from swor.experiments.tsp import (
     AttentionModel,
     ModelSettings,
@@ -25,9 +27,10 @@ from swor.experiments.tsp import (
     save_model,
     tour_length,
 )
+from swor.experiments.tsp.command import Name, Tsp, new_settings
 from swor.experiments.tsp.estimators import TOUR_ESTIMATORS, greedy_length
 from swor.experiments.tsp.rollout import RolloutBaseline
-from swor.experiments.tsp.run import Tsp, tsp
+from swor.experiments.tsp.run import tsp
 from swor.experiments.tsp.task import TourTask
 
 SMALL = ModelSettings(width=16, heads=2, layers=1, hidden=16)
@@ -148,9 +151,11 @@ def test_folders_that_are_in_the_way_or_no_run(tmp_path: Path) -> None:
         tsp(Tsp(resume=tmp_path, out=tmp_path / "other"))
 
 
-def test_defaults_are_the_papers() -> None:
-    from swor.experiments.tsp.run import new_settings
+def test_the_command_knows_every_estimator() -> None:
+    assert get_args(Name) == tuple(TOUR_ESTIMATORS)
 
+
+def test_defaults_are_the_papers() -> None:
     for name, estimator in TOUR_ESTIMATORS.items():
         settings = new_settings(Tsp(estimator=name))
         assert (settings.k, settings.batch_size) == ((1, 512) if estimator.single else (4, 128))
@@ -159,8 +164,6 @@ def test_defaults_are_the_papers() -> None:
 
 
 def test_batches_are_fresh_and_depend_on_the_seed() -> None:
-    from swor.experiments.task import Place
-
     task = tiny_task()
     a, b, c = (task.batch(Place(seed=s, epoch=0, step=t)) for s, t in [(0, 0), (0, 1), (1, 0)])
     assert a.shape == (16, 5, 2)

@@ -17,9 +17,9 @@ import tyro
 from swor.experiments.errors import UserError
 from swor.experiments.folder import create, unused
 from swor.experiments.records import read_records
+from swor.experiments.tsp.command import read_settings
 from swor.experiments.tsp.drawing import save
 from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
-from swor.experiments.tsp.run import read_settings
 
 COLORS = dict(
     zip(

@@ -162,7 +162,9 @@ def search(
         state = model.select(state, parents, beams.symbols[..., -1])
     if beams is None:
         raise ValueError(f"the model has length {model.length}; expected at least one symbol.")
-    check_k(k, support=beams.log_p.shape[-1])
+    if k > beams.log_p.shape[-1]:
+        possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
+        check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
     return Found(_fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
@@ -267,7 +269,9 @@ def _keep_in_blocks(
     kept, among, rows = _keep(
         kept, inside, perturb_children(inside, kept.log_p, kept.score, generator), k
     )
-    return kept, parents.gather(-1, among), rows * count + columns.gather(-1, among)
+    symbols = rows * count + columns.gather(-1, among)
+    symbols = torch.where(symbols < n, symbols, 0)  # padding is kept only where nothing is possible
+    return kept, parents.gather(-1, among), symbols
 
 
 def _all_ended(symbols: Tensor, end: int | None) -> bool:
@@ -275,10 +279,10 @@ def _all_ended(symbols: Tensor, end: int | None) -> bool:
 
 
 def _to_sample(model: SequenceModel[State], found: Found, scheme: Scheme) -> Sample:
+    check_possible(found.log_p, "sequences")  # before the model is asked about impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
     check_normalized(total, log_p.dtype, steps=model.length)
-    check_possible(found.log_p, "sequences")
     return Sample(
         value=found.value,
         log_p=log_p,

@@ -1,0 +1,1 @@
+"""Integrations with other packages; each imports its optional dependency itself."""

@@ -1,0 +1,201 @@
+r"""A categorical variable whose outcomes are split over the ranks of a process group.
+
+Every rank holds the logits of its own outcomes, as a vocabulary-parallel softmax or a retrieval over
+many items does, and never sees those of the others: they tell each other the best $k + 1$ of their
+own races and the mass they hold, in one message of $3 (k + 2)$ numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from swor.errors import can_look, check_k, check_possible
+from swor.math.logspace import working_dtype
+from swor.samplers.categorical import race
+from swor.types import Sample, Scheme
+
+Group = Any  # torch.distributed.ProcessGroup, which builds of torch without it do not have
+
+
+def gumbel_top_k_sharded(
+    logits: Tensor,
+    k: int,
+    *,
+    group: Group | None = None,
+    generator: torch.Generator | None = None,
+) -> Sample:
+    r"""The $k$ largest of $\log p_i + \text{Gumbel}_i$ over the outcomes $D_r$ of all ranks $r$.
+
+    $$\log p_i = \phi_i - \log \sum_r \sum_{j \in D_r} e^{\phi_j}$$
+
+    Equal to :func:`swor.gumbel_top_k` of the normalised logits of all ranks, one rank after the other.
+    A call of all ranks of the group; all get the same sample.
+
+    If every rank computes the same loss from it and calls ``backward``, each has the gradient of that
+    loss by its own logits, through the normaliser too, without another message. What the shards of
+    logits were computed from, if it is the same tensor on all ranks, then has a gradient on each that
+    is a part: sum them, as tensor-parallel layers do.
+
+    Args:
+        logits: unnormalised log-probabilities of the outcomes of this rank, (*batch, n) with the same
+            batch on all ranks and any n; −inf masks an outcome. Or a DTensor sharded on its last axis
+            over a mesh of one dimension, which is then the group.
+        k: the number of distinct outcomes, the same on all ranks.
+        group: the ranks; None for all of them.
+        generator: the source of randomness; ranks may have the same or different ones, since each
+            makes noise of its own from it.
+
+    Returns:
+        A sample whose ``value`` (*batch, k) has indices into the outcomes of all ranks.
+
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> gumbel_top_k_sharded(torch.tensor([5.0, -torch.inf]), 1)
+    Sample(value=tensor([0]), log_p=tensor([0.]), log_rest=tensor(-inf), kappa=tensor(-inf), ...)
+    >>> dist.destroy_process_group()
+    """
+    logits, group = _local(logits, group)
+    _check(logits, k)
+    rank = dist.get_rank(group)
+    full = logits.to(working_dtype(logits.dtype))
+    full = full if full.shape[-1] else F.pad(full, (0, 1), value=-torch.inf)
+    with torch.no_grad():
+        top = full.amax(-1, keepdim=True)
+        top = top.masked_fill(top == -torch.inf, 0.0)
+    relative = (
+        full - top
+    )  # a difference to the largest, so that a shift of the logits costs no digits
+    log_mass = relative.logsumexp(-1).double() + top.squeeze(-1).double()
+    with torch.no_grad():
+        noise = shard_generator(generator, rank, logits.device)
+        message = _message(relative, top, log_mass, logits.shape[-1], k, noise)
+        heard = _gather(message, group)
+        found = _best(heard, k)
+    masses = torch.stack(
+        [log_mass if r == rank else m for r, m in enumerate(heard[..., -1, 0])], -1
+    )
+    own = full.gather(-1, torch.where(found.rank == rank, found.index, 0)).double()
+    log_p = torch.where(found.rank == rank, own, found.logit) - masses.logsumexp(-1, keepdim=True)
+    return Sample(
+        value=found.value,
+        log_p=log_p.to(logits.dtype),
+        log_rest=found.log_rest.to(logits.dtype),
+        kappa=found.kappa.to(logits.dtype),
+        scheme=Scheme.WITHOUT_REPLACEMENT,
+    )
+
+
+def shard_generator(
+    generator: torch.Generator | None, rank: int, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """Noise for one rank, also where the generators of all ranks are in the same state.
+
+    Without this, ranks that are seeded alike, as tensor-parallel training does, would give the
+    outcomes of their shards the same noise, and the sample would not have the law of its scheme.
+    """
+    source = "cpu" if generator is None else generator.device
+    seed = int(torch.randint(2**48, (), generator=generator, device=source))
+    return torch.Generator(device).manual_seed(seed + rank)
+
+
+def _message(
+    relative: Tensor,
+    top: Tensor,
+    log_mass: Tensor,
+    size: int,
+    k: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """What a rank tells the others, (*batch, k + 2, 3), in float64, which holds an index exactly.
+
+    Rows of perturbed logit, logit and index for the best k + 1, −inf where there are fewer; then one
+    of its mass, the mass outside the k + 1, and its number of outcomes.
+    """
+    local = race(relative, min(k + 1, relative.shape[-1]), generator)
+    shift = top.double()
+    rows = [local.perturbed + shift, relative.gather(-1, local.winners) + shift]
+    missing = (0, k + 1 - local.winners.shape[-1])
+    rows = [F.pad(row, missing, value=-torch.inf) for row in rows]
+    best = torch.stack([*rows, F.pad(local.winners, missing).double()], dim=-1)
+    outside = local.log_rest.double() + shift.squeeze(-1)
+    last = torch.stack([log_mass, outside, torch.full_like(log_mass, size)], dim=-1)
+    return torch.cat([best, last.unsqueeze(-2)], dim=-2)
+
+
+def _gather(message: Tensor, group: Group | None) -> Tensor:
+    """The messages of all ranks, (ranks, *batch, k + 2, 3)."""
+    heard = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(heard, message.contiguous(), group=group)
+    return torch.stack(heard)
+
+
+class _Best(NamedTuple):
+    """The sample as all ranks know it, in float64."""
+
+    value: Tensor  # (*batch, k), among the outcomes of all ranks
+    rank: Tensor  # (*batch, k), who has it
+    index: Tensor  # (*batch, k), among the outcomes of that rank
+    logit: Tensor  # (*batch, k)
+    log_rest: Tensor  # (*batch,)
+    kappa: Tensor  # (*batch,)
+
+
+def _best(heard: Tensor, k: int) -> _Best:
+    """The best k among the best k + 1 of each rank, what they leave, and the time of the next."""
+    log_mass, outside, size = heard[..., -1, :].movedim(0, -1).unbind(-2)  # each (*batch, ranks)
+    _check_masses(log_mass)
+    perturbed, logit, index = heard[..., :-1, :].movedim(0, -3).flatten(-3, -2).unbind(-1)
+    top, place = perturbed.topk(k + 1, dim=-1)
+    place, kappa = place[..., :k], top[..., k]
+    chosen = logit.gather(-1, place)
+    check_possible(chosen)
+    rank, number = place // (k + 1), index.gather(-1, place).long()
+    before = (size.cumsum(-1) - size).long()  # the outcomes of the ranks before
+    others = torch.cat([logit.scatter(-1, place, -torch.inf), outside], dim=-1)
+    log_total = log_mass.logsumexp(-1)
+    log_rest = others.logsumexp(-1) - log_total
+    value = number + before.gather(-1, rank)
+    return _Best(value, rank, number, chosen, log_rest, kappa - log_total)
+
+
+def _local(logits: Tensor, group: Group | None) -> tuple[Tensor, Group | None]:
+    """The shard of this rank and the ranks that share the outcomes."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "torch.distributed is not initialised; expected a process group whose ranks share the "
+            "outcomes. Call torch.distributed.init_process_group, or use swor.gumbel_top_k."
+        )
+    mesh = getattr(logits, "device_mesh", None)
+    if mesh is None:
+        return logits, group
+    placements: Any = getattr(logits, "placements", ())
+    if group is not None or mesh.ndim != 1 or not placements[0].is_shard(logits.dim() - 1):
+        raise ValueError(
+            f"logits is a DTensor with placements {placements} on {mesh}, and group is {group}; "
+            "expected one sharded on its last axis over a mesh of one dimension, and no group. Give "
+            "logits.to_local() and the group of the ranks that share the outcomes."
+        )
+    shard: Any = logits
+    return shard.to_local(), mesh.get_group()
+
+
+def _check(logits: Tensor, k: int) -> None:
+    check_k(k)
+    if not logits.is_floating_point() or logits.dim() < 1:
+        raise TypeError(
+            f"logits has dtype {logits.dtype} and shape {tuple(logits.shape)}; expected floating "
+            "point, (*batch, n). Put the outcomes of this rank on the last axis."
+        )
+
+
+def _check_masses(log_mass: Tensor) -> None:
+    if can_look(log_mass) and not bool((log_mass < torch.inf).all()):
+        ranks = (~(log_mass < torch.inf)).flatten(0, -2).any(0).nonzero().flatten().tolist()
+        raise ValueError(
+            f"logits contain NaN or +inf on rank(s) {ranks}; expected numbers, or −inf to mask an "
+            "outcome. Look for the step that made them."
+        )

@@ -1,0 +1,15 @@
+"""Distinct completions of Hugging Face language models, and their log-probabilities."""
+
+from swor.integrations.transformers.completions import (
+    ancestral_completions,
+    beam_completions,
+    completion_log_probs,
+    sample_completions,
+)
+
+__all__ = [
+    "ancestral_completions",
+    "beam_completions",
+    "completion_log_probs",
+    "sample_completions",
+]

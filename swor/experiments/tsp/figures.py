@@ -11,8 +11,10 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import tyro
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from swor.experiments.errors import UserError
 from swor.experiments.folder import create, unused
@@ -36,7 +38,7 @@ class TspFigures:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """folders of runs of `swor tsp`, all with the same number of nodes"""
-    smooth: int = 5
+    smooth: int = 3
     """validations that a point of a dark curve averages; 1 for none"""
     out: Path | None = None
     """the folder to write to; a new one in runs/"""
@@ -90,15 +92,15 @@ def read_run(run: Path) -> pd.DataFrame:
 
 
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
-    """The mean gap of every estimator, best first, and of each of its seeds.
+    """The gap of every estimator, best first, and of each of its seeds.
 
-    At equal steps: over the second half of the steps that all runs have taken, since single
-    validations go up and down more than estimators differ.
+    At equal steps: the median over the second half of the steps that all runs have taken, since
+    single validations go up and down more than estimators differ.
     """
     runs = gaps.groupby(["estimator", "seed"])
     common = runs["steps"].max().min()
     late = gaps[(gaps["steps"] > common / 2) & (gaps["steps"] <= common)]
-    table = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
+    table = late.groupby(["estimator", "seed"])["gap"].median().unstack().add_prefix("seed ")
     table.insert(0, "gap", table.mean(axis=1))
     table.insert(0, "steps", common)
     return table.sort_values("gap").round(4).reset_index()
@@ -111,17 +113,23 @@ def draw(gaps: pd.DataFrame, axis: str, smooth: int) -> Any:
         runs = gaps[(gaps["estimator"] == name) & (gaps["steps"] > 0)]
         if runs.empty:
             continue
-        style = "-" if estimator.unbiased else ":"
-        for _, run in runs.groupby("seed"):
-            axes.plot(run[axis], run["gap"], style, color=COLORS[name], alpha=0.25, linewidth=1)
-        mean = runs.groupby(axis)["gap"].mean()
-        dark = mean.rolling(smooth, center=True, min_periods=1).mean()
-        axes.plot(dark.index, dark, style, color=COLORS[name], linewidth=2, label=estimator.label)
+        color, style = COLORS[name], "-" if estimator.unbiased else ":"
+        raw = runs.pivot(index=axis, columns="seed", values="gap")
+        axes.plot(raw.index, raw, style, color=color, alpha=0.25, linewidth=1)
+        dark = smoothed(raw, smooth).mean(axis=1)
+        axes.plot(dark.index, dark, style, color=color, linewidth=2, label=estimator.label)
     axes.set_yscale("log")
-    axes.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
-    axes.grid(alpha=0.25, which="both")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
+    axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def smoothed(curves: pd.DataFrame, window: int) -> pd.DataFrame:
+    """Geometric means over a window around every point, as the axis is logarithmic."""
+    logs = np.log(curves).rolling(window, center=True, min_periods=1).mean()
+    return np.exp(logs).where(curves.notna())

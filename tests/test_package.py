@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from readme_example import first_example
+from readme_table import table
 
 import swor
 
@@ -48,3 +49,13 @@ def test_the_core_imports_torch_alone():
 def test_the_readme_example_runs(capsys):
     exec(compile(first_example(ROOT / "README.md"), "README.md", "exec"), {})
     assert capsys.readouterr().out
+
+
+def test_the_readme_lists_every_estimator():
+    assert table() in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_importing_does_not_load_the_compiler():
+    code = "import sys, swor; print('torch._dynamo' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"

@@ -37,14 +37,8 @@ class Level(NamedTuple):
     largest: Tensor  # (subsets,): max A
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def levels(k: int, device: torch.device) -> tuple[Level, ...]:
     """The subsets of k elements of size 1, 2, …, k, in the order of ``itertools.combinations``."""
-    return _levels(k, device)
-
-
-@lru_cache(maxsize=64)
-def _levels(k: int, device: torch.device) -> tuple[Level, ...]:
     made: list[Level] = []
     position: dict[tuple[int, ...], int] = {(): 0}
     for size in range(1, k + 1):
@@ -57,18 +51,22 @@ def _levels(k: int, device: torch.device) -> tuple[Level, ...]:
     return tuple(made)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def pairs(k: int, device: torch.device) -> Tensor:
     """For every pair (i, j) of a flat k × k table, the position of the set without both."""
-    return _pairs(k, device)
-
-
-@lru_cache(maxsize=64)
-def _pairs(k: int, device: torch.device) -> Tensor:
     sets = {a: j for j, a in enumerate(combinations(range(k), k - 2))} if k > 1 else {}
-    left_out = [frozenset((i, j)) for i in range(k) for j in range(k)]
+    left_out = [(i, j) for i in range(k) for j in range(k)]
     found = [sets.get(tuple(x for x in range(k) if x not in pair), 0) for pair in left_out]
     return torch.tensor(found, device=device)
+
+
+_levels, _pairs = lru_cache(maxsize=64)(levels), lru_cache(maxsize=64)(pairs)
+
+
+def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
+    """Both tables, remembered; a compiler makes them constants of its graph instead."""
+    if torch.compiler.is_compiling():
+        return levels(k, device), pairs(k, device)
+    return _levels(k, device), _pairs(k, device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:
@@ -91,7 +89,7 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tens
     p_ratio = torch.exp((log_p.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
     rest_ratio = torch.exp(log_rest - log_tau)
     h = [torch.ones_like(log_p[:1])]
-    for level in levels(k, log_p.device)[:sizes]:
+    for level in tables(k, log_p.device)[0][:sizes]:
         terms = h[-1].index_select(0, level.smaller) * tau_ratio.index_select(0, level.ratio)
         mass = p_ratio.index_select(0, level.ratio).unflatten(0, level.shape).sum(1)
         mass = rest_ratio.index_select(0, level.largest) + mass
@@ -122,7 +120,7 @@ def log_draws(
     first = (one + log_tau).gather(0, back).movedim(0, -1)
     if not second_order:
         return first, first.unsqueeze(-1)
-    two = h[max(k - 2, 0)].log().index_select(0, pairs(k, log_p.device)).unflatten(0, (k, k))
+    two = h[max(k - 2, 0)].log().index_select(0, tables(k, log_p.device)[1]).unflatten(0, (k, k))
     second = two - one.unsqueeze(1) + log_tau
     second = second.gather(0, back.unsqueeze(1).expand_as(second))
     second = second.gather(1, back.unsqueeze(0).expand_as(second))

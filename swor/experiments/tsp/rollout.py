@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from swor.baselines import MovingAverage
 from swor.experiments.task import seeded
@@ -43,7 +43,7 @@ class RolloutBaseline:
     def __call__(self, instances: Tensor, cost: Tensor) -> Tensor:
         """The baseline of each instance, (batch, 1), from its cost, (batch, 1), in the first epoch."""
         if not self.warm:
-            average: Tensor = self.average(cost)
+            average: Tensor = self.average(cost, group=distributed.group.WORLD)
             return average.expand_as(cost)
         with torch.no_grad():
             policy = self.best.to(instances.device)(instances)

@@ -11,6 +11,8 @@ from swor.experiments.tsp.model import save_model
 from swor.experiments.tsp.settings import TspSettings
 from swor.experiments.tsp.task import TourTask
 
+__all__ = ["Tsp", "tsp"]
+
 STOPPED = "Stopped at the end of a step, and saved. Continue with: swor tsp --resume {path}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from swor.baselines import batch_mean
 from swor.experiments.task import Place, Task, seeded
@@ -66,7 +66,7 @@ class TourTask(Task[Tensor]):
         if self.estimator.baseline == "sampled":
             return sampled_length(policy, instances, generator)
         if self.estimator.baseline == "batch mean":
-            return batch_mean(cost)
+            return batch_mean(cost, group=distributed.group.WORLD)
         return "built-in"
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:

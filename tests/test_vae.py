@@ -257,9 +257,11 @@ def test_an_interrupted_command_says_how_to_go_on(
 
 def test_log_variances_are_exact_for_known_draws() -> None:
     draws = torch.randn(30, 5, dtype=torch.float64, generator=seeded("draws")) + 10.0
-    (found, half) = log_variances(lambda i: [draws[i], draws[i, :2]], 30)
+    same = torch.full((5,), 0.1)
+    found, half, none = log_variances(lambda i: [draws[i], draws[i, :2], same], 30)
     assert found.value == pytest.approx(float(draws.var(0).sum().log()), abs=1e-10)
     assert half.value == pytest.approx(float(draws[:, :2].var(0).sum().log()), abs=1e-10)
+    assert none == (-torch.inf, 0.0)  # a model that leaves nothing to chance
 
 
 def test_the_variance_of_the_data_comes_on_top() -> None:

@@ -3,17 +3,15 @@ r"""$V = \frac{1}{r - 1} \sum_{i=1}^r \|g_i - \bar g\|^2$: the total variance of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-PILOT = 20
-
 
 class LogVariance(NamedTuple):
-    """The logarithm of a total variance, and the standard error of that logarithm."""
+    """The logarithm of a total variance, −inf for none, and the standard error of that logarithm."""
 
     value: float
     error: float
@@ -22,16 +20,15 @@ class LogVariance(NamedTuple):
 def log_variances(
     gradient: Callable[[int], Sequence[Tensor]], repetitions: int
 ) -> list[LogVariance]:
-    r"""The log-variance of each of several groups of parameters, from one pass.
+    r"""The log-variance of each of several groups of parameters, in one pass.
 
-    Distances are taken to the mean m of a few pilot draws, so that nothing but sums has to be kept:
-    $\sum_i \|g_i - \bar g\|^2 = \sum_i \|g_i - m\|^2 - r \|\bar g - m\|^2$. The standard error is that
-    of the mean of $\|g_i - m\|^2$.
+    $V = \frac{1}{r - 1} \sum_{i=2}^r t_i$ with $t_i = (1 - \frac1i) \|g_i - \bar g_{i-1}\|^2$, where
+    $\bar g_{i-1}$ is the mean of the draws before. Every $t_i$ has the mean V and none is negative, so
+    their spread gives the standard error, and V is 0 only if all draws are the same.
 
     Args:
-        gradient: from the number of a draw to the gradient of each group, flattened; draws
-            −1, −2, … are the pilot's.
-        repetitions: r, at least 2.
+        gradient: from the number of a draw to the gradient of each group, flattened.
+        repetitions: r, at least 3.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> draw = lambda i: [torch.randn(50, generator=generator, dtype=torch.float64)]
@@ -39,30 +36,18 @@ def log_variances(
     >>> abs(v.value - math.log(50)) < 4 * v.error < 0.05
     True
     """
-    pilot = [_mean(group) for group in zip(*_draws(gradient, range(-PILOT, 0)), strict=True)]
-    shift = [torch.zeros_like(m) for m in pilot]
-    squares: list[list[float]] = [[] for _ in pilot]
-    for drawn in _draws(gradient, range(repetitions)):
-        for g, m, total, square in zip(drawn, pilot, shift, squares, strict=True):
-            difference = g - m
-            total += difference
-            square.append(float(difference.double().square().sum()))
-    return [_summarise(total, square) for total, square in zip(shift, squares, strict=True)]
+    means = [g.detach().clone() for g in gradient(0)]
+    terms: list[list[float]] = [[] for _ in means]
+    for i in range(2, repetitions + 1):
+        for g, mean, term in zip(gradient(i - 1), means, terms, strict=True):
+            difference = g.detach() - mean
+            term.append((1 - 1 / i) * float(difference.double().square().sum()))
+            mean += difference / i
+    return [_summarise(torch.tensor(term, dtype=torch.float64)) for term in terms]
 
 
-def _draws(gradient: Callable[[int], Sequence[Tensor]], numbers: range) -> Iterator[list[Tensor]]:
-    for number in numbers:
-        yield [g.detach() for g in gradient(number)]
-
-
-def _mean(group: tuple[Tensor, ...]) -> Tensor:
-    return torch.stack(group).mean(0)
-
-
-def _summarise(total: Tensor, squares: list[float]) -> LogVariance:
-    r = len(squares)
-    distances = torch.tensor(squares, dtype=torch.float64)
-    away = float((total / r).double().square().sum())
-    variance = (float(distances.sum()) - r * away) / (r - 1)
-    error = float(distances.std()) / math.sqrt(r)
-    return LogVariance(math.log(variance), error / variance)
+def _summarise(terms: Tensor) -> LogVariance:
+    variance = float(terms.mean())
+    if variance == 0.0:
+        return LogVariance(-math.inf, 0.0)
+    return LogVariance(math.log(variance), float(terms.std()) / math.sqrt(len(terms)) / variance)

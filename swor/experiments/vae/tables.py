@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -129,10 +130,13 @@ def variance_figure(
         curves.append((mine[-1].log_variance, row, sorted(mine)))
     for last, row, mine in sorted(curves, reverse=True):
         look = style(row.estimator)
+        some = [
+            m for m in mine if m.log_variance > -math.inf
+        ]  # a model may leave nothing to chance
         ax.errorbar(
-            [m.epoch for m in mine],
-            [m.log_variance for m in mine],
-            [2.0 * m.standard_error for m in mine],
+            [m.epoch for m in some],
+            [m.log_variance for m in some],
+            [2.0 * m.standard_error for m in some],
             label=f"{label(row.estimator)}, k = {row.paper_k}: {last:.2f}",
             color=look.colour,
             linestyle=look.line,

@@ -19,14 +19,12 @@ from swor.math.logspace import working_dtype
 from swor.samplers.categorical import race
 from swor.types import Sample, Scheme
 
-Group = Any  # torch.distributed.ProcessGroup, which builds of torch without it do not have
-
 
 def gumbel_top_k_sharded(
     logits: Tensor,
     k: int,
     *,
-    group: Group | None = None,
+    group: dist.ProcessGroup | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""The $k$ largest of $\log p_i + \text{Gumbel}_i$ over the outcomes $D_r$ of all ranks $r$.
@@ -69,7 +67,7 @@ def gumbel_top_k_sharded(
     relative = (
         full - top
     )  # a difference to the largest, so that a shift of the logits costs no digits
-    log_mass = relative.logsumexp(-1).double() + top.squeeze(-1).double()
+    log_mass = _log_sum_exp(relative).double() + top.squeeze(-1).double()
     with torch.no_grad():
         noise = shard_generator(generator, rank, logits.device)
         message = _message(relative, top, log_mass, logits.shape[-1], k, noise)
@@ -102,6 +100,13 @@ def shard_generator(
     return torch.Generator(device).manual_seed(seed + rank)
 
 
+def _log_sum_exp(relative: Tensor) -> Tensor:
+    """Of numbers up to 0: −inf, with gradient 0 and not NaN, where all of them are masked."""
+    total = relative.exp().sum(-1)
+    nothing = total == 0.0
+    return total.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
+
+
 def _message(
     relative: Tensor,
     top: Tensor,
@@ -126,7 +131,7 @@ def _message(
     return torch.cat([best, last.unsqueeze(-2)], dim=-2)
 
 
-def _gather(message: Tensor, group: Group | None) -> Tensor:
+def _gather(message: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """The messages of all ranks, (ranks, *batch, k + 2, 3)."""
     heard = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
     dist.all_gather(heard, message.contiguous(), group=group)
@@ -162,7 +167,9 @@ def _best(heard: Tensor, k: int) -> _Best:
     return _Best(value, rank, number, chosen, log_rest, kappa - log_total)
 
 
-def _local(logits: Tensor, group: Group | None) -> tuple[Tensor, Group | None]:
+def _local(
+    logits: Tensor, group: dist.ProcessGroup | None
+) -> tuple[Tensor, dist.ProcessGroup | None]:
     """The shard of this rank and the ranks that share the outcomes."""
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
@@ -194,7 +201,8 @@ def _check(logits: Tensor, k: int) -> None:
 
 def _check_masses(log_mass: Tensor) -> None:
     if can_look(log_mass) and not bool((log_mass < torch.inf).all()):
-        ranks = (~(log_mass < torch.inf)).flatten(0, -2).any(0).nonzero().flatten().tolist()
+        wrong = ~(log_mass < torch.inf).reshape(-1, log_mass.shape[-1])
+        ranks = wrong.any(0).nonzero().flatten().tolist()
         raise ValueError(
             f"logits contain NaN or +inf on rank(s) {ranks}; expected numbers, or −inf to mask an "
             "outcome. Look for the step that made them."

@@ -289,7 +289,7 @@ def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> No
         run=run,
         estimators=("relax", "reinforce_shared_sample", "unordered_set"),
         repetitions=4,
-        repetitions_before=2,
+        repetitions_before=3,
         records=10,
         control_steps=2,
         epochs=(0, 2),
@@ -306,6 +306,8 @@ def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> No
     assert (folder / "variance.png").stat().st_size > 0
     with pytest.raises(UserError, match="models of the epochs"):
         vae_variance(replace(settings, epochs=(7,), out=tmp_path / "none"))
+    with pytest.raises(UserError, match="expected at least 3"):
+        vae_variance(replace(settings, repetitions=2))
 
 
 def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:

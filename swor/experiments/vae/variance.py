@@ -68,6 +68,11 @@ def vae_variance(settings: Variance) -> Path:
     Args:
         settings: what to measure.
     """
+    if min(settings.repetitions, settings.repetitions_before) < 3:
+        raise UserError(
+            f"repetitions are {settings.repetitions} and before {settings.repetitions_before}; "
+            "expected at least 3, for a variance with a standard error."
+        )
     trained = read_settings(VAE, settings.run, out=None)
     models = kept_models(settings.run, settings.epochs)
     images = load(trained.data, settings.data_dir).train

@@ -3,21 +3,26 @@ r"""Baselines for :meth:`swor.Weights.loss`: what a cost is compared with.
 A baseline leaves an estimator unbiased if it does not depend on the sample it is subtracted from:
 it comes from other samples, from other elements of the batch, from earlier steps, or from the
 distribution alone. None carries gradient.
+
+In data-parallel training every process has a share of the batch. ``group`` makes a baseline of the
+costs of all shares: ``torch.distributed.group.WORLD`` is every process, or none but this one where
+``torch.distributed`` is not initialised. Every process of the group must then call it.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.distributions import Distribution
 
 from swor.estimators.factors import factors
+from swor.math.logspace import working_dtype
 from swor.samplers.distributions import sample
 from swor.types import Cost
 
 
 @torch.no_grad()
-def batch_mean(cost: Tensor) -> Tensor:
+def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
     r"""$b_i = \frac{1}{(B - 1) k} \sum_{j \ne i} \sum_s f_{j s}$: the mean of the *others* in the batch.
 
     For batches whose elements are sampled independently and are alike. A batch of one has no
@@ -25,6 +30,7 @@ def batch_mean(cost: Tensor) -> Tensor:
 
     Args:
         cost: (*batch, k)
+        group: the processes that share the batch; None for this one alone.
 
     Returns:
         (*batch, 1)
@@ -35,8 +41,18 @@ def batch_mean(cost: Tensor) -> Tensor:
             [1.5000]])
     """
     own = cost.mean(-1, keepdim=True)
-    others = own.numel() - 1
-    return (own.sum() - own) / others if others > 0 else torch.zeros_like(own)
+    total, count = _total(own, group)
+    others = count - 1.0
+    return torch.where(others > 0.0, (total - own) / others, 0.0).to(own.dtype)
+
+
+def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, Tensor]:
+    """The sum and the number of the elements on all processes of a group, in one message."""
+    x = x.to(working_dtype(x.dtype))
+    total = torch.stack([x.sum(), x.new_tensor(float(x.numel()))])
+    if group is not None:
+        distributed.all_reduce(total, group=group)
+    return total[0], total[1]
 
 
 @torch.no_grad()
@@ -106,10 +122,16 @@ class MovingAverage(nn.Module):
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @torch.no_grad()
-    def forward(self, cost: Tensor) -> Tensor:
-        """From costs (*batch, k) to the average of the steps before, ()."""
+    def forward(self, cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
+        """From costs (*batch, k) to the average of the steps before, ().
+
+        Args:
+            cost: (*batch, k)
+            group: the processes whose costs are averaged; None for this one alone.
+        """
         before = self.average.to(cost).clone()
-        mean = cost.detach().mean().to(self.average)
+        total, count = _total(cost.detach(), group)
+        mean = (total / count).to(self.average)
         started = self.steps > 0
         later = self.decay * self.average + (1.0 - self.decay) * mean
         self.average.copy_(torch.where(started, later, mean))

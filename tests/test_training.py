@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -54,8 +55,9 @@ def test_a_run_writes_metrics_and_learns(whole: tuple[Path, Toy]) -> None:
 def test_an_interrupted_run_resumes_to_the_same_numbers(
     whole: tuple[Path, Toy], tmp_path: Path, at: int
 ) -> None:
+    before = signal.getsignal(signal.SIGINT)
     assert not train(Toy(strike=(at, signal.SIGINT)), tmp_path, SETTINGS)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     resumed = Toy()
     assert train(resumed, tmp_path, SETTINGS, resume=True)
     assert resumed.calls == 21 - at
@@ -159,6 +161,40 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
         torch.testing.assert_close(ranks[0]["model"][name], expected, rtol=0, atol=1e-12)
     line, alone = lines(tmp_path), lines(tmp_path / "one")
     assert line[1]["loss"] == pytest.approx(alone[1]["loss"], abs=1e-12)
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_process_that_dies_ends_the_run_which_can_be_resumed(tmp_path: Path, dies: int) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        str(tmp_path),
+        "--kill-at",
+        "9",
+        "--kill-rank",
+        str(dies),
+    ]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    started = [
+        subprocess.Popen(
+            command,
+            env=ENVIRONMENT | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    said = [process.communicate(timeout=240)[1] for process in started]
+    assert started[dies].returncode == -signal.SIGKILL
+    assert started[1 - dies].returncode == 1
+    assert "another of the 2 processes of this run has ended" in said[1 - dies]
+    resumed = Toy()
+    assert train(resumed, tmp_path, SETTINGS, resume=True)
+    assert resumed.calls == 21 - 7  # the end of the first epoch was the last checkpoint
 
 
 def test_places() -> None:

@@ -76,17 +76,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
+    parser.add_argument("--kill-rank", default="0")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--one-step", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    rank = os.environ.get("RANK", "0")
+    killed = given.kill_at and rank == given.kill_rank
     if given.one_step:
         task: Toy = Plain()
         train(task, given.folder, Training(epochs=1, cpu=True))
     else:
-        task = Toy(strike=(given.kill_at, signal.SIGKILL) if given.kill_at else None)
+        task = Toy(strike=(given.kill_at, signal.SIGKILL) if killed else None)
         train(task, given.folder, SETTINGS, resume=given.resume)
-    rank = os.environ.get("RANK", "0")
     torch.save(
         {"drawn": task.drawn, "model": task.model.state_dict()}, given.folder / f"rank-{rank}.pt"
     )

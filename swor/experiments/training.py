@@ -7,6 +7,13 @@ validated; :func:`train` does the rest, on one process or, started by ``torchrun
 Batches and noise are functions of their place in the run (seed, epoch, step, process), so no two
 processes draw the same noise, and a run that was killed continues from its last checkpoint to the
 very numbers it would have reached: there is no state of a random generator to lose.
+
+The records of a batch are split over the processes. The k samples of one record are not: weights and
+baselines of samples without replacement depend on all k together, and k / P of them on each process
+would be P separate samples, which may repeat each other. To use more processes, give each more records.
+
+If a process dies, the others end with an error that says so, and the run is resumed from the last
+checkpoint, which is whole.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from torch import Tensor, nn
 from swor.experiments.checkpoint import Checkpoint, Position, keep_model, resume_from
 from swor.experiments.errors import UserError
 from swor.experiments.interrupt import Interrupt
+from swor.experiments.processes import Processes
 from swor.experiments.progress import Bar
 from swor.experiments.records import Meter, Records
 from swor.experiments.task import Batch, Place, Task, Training, seeded
@@ -84,7 +92,7 @@ class _Loop(Generic[Batch]):
         self, task: Task[Batch], folder: Path, settings: Training, accelerator: Accelerator
     ) -> None:
         self.task, self.folder, self.settings = task, folder, settings
-        self.accelerator = accelerator
+        self.accelerator, self.processes = accelerator, Processes(accelerator)
         self.main = accelerator.is_main_process
         self.checkpoint = Checkpoint(folder / "checkpoint.pt")
         self.position = Position()
@@ -92,12 +100,13 @@ class _Loop(Generic[Batch]):
 
     def run(self, *, resume: bool) -> bool:
         self.task.model.to(self.accelerator.device)
-        self._share_start()
+        self.processes.share(self.task.model.parameters())
+        self.processes.share(self.task.model.buffers())
         if resume:
             self.position = resume_from(self.checkpoint, self.task, self.settings, self.meter)
         else:
             self.checkpoint.require_none()
-        self.accelerator.wait_for_everyone()
+        self.processes.wait()
         start = self.position.step
         with (
             Records(self.folder, start, self.position.log_bytes, enabled=self.main) as self.records,
@@ -141,27 +150,15 @@ class _Loop(Generic[Batch]):
         return stop > 0
 
     def _average(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> list[float]:
-        """Average gradients, loss and metrics over the processes, in one message.
-
-        This does what DistributedDataParallel would, without its hooks on the forward pass: an
-        estimator may call parts of the model several times, and differentiate on its own.
-        """
+        """Means over the processes of loss, metrics and requests to stop; of gradients in place."""
         numbers = [loss.detach(), *(m.detach() for m in metrics.values())]
         numbers.append(loss.new_tensor(float(self.interrupt.requested)))
-        means = torch.stack([n.to(torch.float64) for n in numbers])
-        if self.accelerator.num_processes > 1:
-            gradients = [p.grad for p in self.task.model.parameters() if p.grad is not None]
-            parts = [means.to(loss.dtype), *(g.flatten() for g in gradients)]
-            together = self.accelerator.reduce(torch.cat(parts), reduction="mean")
-            means, *reduced = together.split([p.numel() for p in parts])
-            for gradient, mean in zip(gradients, reduced, strict=True):
-                gradient.copy_(mean.view_as(gradient))
-        return [float(m) for m in means.tolist()]
+        return self.processes.average(numbers, self._trained)
 
     def _end_epoch(self) -> None:
         """Log, run the hook, validate, save; at the start of training too."""
         self._log_training()
-        self._share_buffers()
+        self.processes.share(self.task.model.buffers())  # batch statistics differ between processes
         epoch, seed = self.position.step // self.task.steps, self.settings.seed
         self.task.model.eval()
         metrics: dict[str, float] = {}
@@ -186,23 +183,7 @@ class _Loop(Generic[Batch]):
         self.position.log_bytes = self.records.size()
         if self.main:
             self.checkpoint.save(self.task, self.settings, self.position, self.meter)
-        self.accelerator.wait_for_everyone()
-
-    def _share_start(self) -> None:
-        from accelerate.utils import broadcast
-
-        if self.accelerator.num_processes > 1:
-            for parameter in self.task.model.parameters():
-                parameter.data.copy_(broadcast(parameter.data))
-        self._share_buffers()
-
-    def _share_buffers(self) -> None:
-        """Batch statistics differ between processes: those of the main process count."""
-        from accelerate.utils import broadcast
-
-        if self.accelerator.num_processes > 1:
-            for buffer in self.task.model.buffers():
-                buffer.copy_(broadcast(buffer.clone()))
+        self.processes.wait()
 
     def _due(self, every: int) -> bool:
         return every > 0 and self.position.step % every == 0
@@ -214,6 +195,10 @@ class _Loop(Generic[Batch]):
                 "diverged: lower the learning rate or clip the gradient. The checkpoint is from "
                 "before."
             )
+
+    @property
+    def _trained(self) -> list[nn.Parameter]:
+        return [p for p in self.task.model.parameters() if p.requires_grad]
 
     @property
     def _device(self) -> torch.device:

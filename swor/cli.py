@@ -46,9 +46,18 @@ COMMANDS = {
         "swor.experiments.vae.figures:vae_figures",
         "training curves, reconstructions and samples of VAE runs",
     ),
+    "lm": Command(
+        "swor.experiments.lm.run:lm",
+        "train a small language model to sort digits by the reward of k completions",
+        "experiments,transformers",
+    ),
+    "lm-figures": Command(
+        "swor.experiments.lm.figures:lm_figures",
+        "rewards, duplicates and groups without signal of language model runs",
+    ),
     "reproduce": Command(
-        "swor.experiments.reproduce:reproduce",
-        "the paper's results, in a short run",
+        "swor.experiments.reproduce.run:reproduce",
+        "the whole paper in a few minutes, or in full, with a report",
     ),
 }
 

@@ -1,0 +1,1 @@
+"""``swor reproduce``: every experiment of the paper, in steps that can be resumed, and one report."""

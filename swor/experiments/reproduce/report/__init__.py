@@ -1,0 +1,1 @@
+"""The report of a reproduction: one page that needs nothing else."""

@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP_DONE := $(VENV)/.setup-done
 DOCS_DONE := $(VENV)/.docs-done
+# measure.py is what they share, and the others have targets of their own.
+BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py,\
+	$(sort $(wildcard benchmarks/*.py)))
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
 # One thread per process: several OpenMP threads beside another process slow both down.
@@ -16,7 +19,7 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow lint format bench docs dist reproduce clean
+.PHONY: help setup test test-slow lint format bench bench-page soak docs dist reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,11 +52,16 @@ format: setup ## rewrite the code in the project's format
 	$(BIN)/python -m ruff check --fix-only .
 	$(BIN)/python -m ruff format .
 
-bench: setup ## run every benchmark
-	@for script in benchmarks/*.py; do \
-		test -e "$$script" || continue; \
+bench: setup ## run every benchmark; each runs alone too
+	@for script in $(BENCHMARKS); do \
 		echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
+
+bench-page: setup ## write docs/performance.md from what the benchmarks measured
+	$(BIN)/python benchmarks/page.py
+
+soak: setup ## train for ten minutes: memory must stay flat
+	$(BIN)/python benchmarks/soak.py
 
 docs: $(DOCS_DONE) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

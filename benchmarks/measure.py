@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import platform
 import statistics
@@ -53,7 +54,7 @@ def _summary(values: list[float]) -> Timing:
 
 
 def report(title: str, rows: Sequence[dict[str, object]], name: str) -> None:
-    """Print a table, and write it as CSV."""
+    """Print a table, and write it as CSV, with its title and the machine beside it as JSON."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     table = Table(title=f"{title}\n{machine()}")
     for column in columns:
@@ -66,14 +67,24 @@ def report(title: str, rows: Sequence[dict[str, object]], name: str) -> None:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
+    about = json.dumps({"title": title, "machine": machine()}, indent=2)
+    (OUTPUT / f"{name}.json").write_text(about + "\n")
 
 
 def machine() -> str:
     """What the figures were measured on."""
     return (
         f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), "
-        f"{os.cpu_count()} cores, {platform.machine()}"
+        f"{os.cpu_count()} cores, {processor()}, load {os.getloadavg()[0]:.1f}"
     )
+
+
+def processor() -> str:
+    """The name of the processor, where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def _text(value: object) -> str:

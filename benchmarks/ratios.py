@@ -48,7 +48,9 @@ def ours(log_p: torch.Tensor, log_rest: torch.Tensor) -> tuple[torch.Tensor, tor
 
 def random_sets(batch: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sets of k of 4k outcomes."""
-    log_probs = torch.randn(batch, 4 * k, generator=torch.Generator().manual_seed(k)).log_softmax(-1)
+    log_probs = torch.randn(batch, 4 * k, generator=torch.Generator().manual_seed(k)).log_softmax(
+        -1
+    )
     return log_probs[:, :k].contiguous(), log_probs[:, k:].logsumexp(-1)
 
 
@@ -76,9 +78,13 @@ def growth() -> None:
         *((100_000, k) for k in (4, 8)),
     ]:
         sets = random_sets(batch, k)
-        ways = {"integral": lambda s=sets: swor.leave_one_out(*s, second_order=True, method="integral")}
+        ways = {
+            "integral": lambda s=sets: swor.leave_one_out(*s, second_order=True, method="integral")
+        }
         if k <= 12:
-            ways["subsets"] = lambda s=sets: swor.leave_one_out(*s, second_order=True, method="subsets")
+            ways["subsets"] = lambda s=sets: swor.leave_one_out(
+                *s, second_order=True, method="subsets"
+            )
         took = timings(ways, repeats=7, seconds=10.0)
         rows.append({"batch": batch, "k": k} | {f"{n} ms": t.median * 1e3 for n, t in took.items()})
     report("Growth, float32", rows, "ratios_growth")
@@ -91,7 +97,9 @@ def draw(rows: list[dict[str, object]]) -> None:
 
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for method, colour in (("subsets", "#D55E00"), ("integral", "#0072B2")):
-        points = [(r["k"], r[f"{method} ms"]) for r in rows if r["batch"] == 16 and f"{method} ms" in r]
+        points = [
+            (r["k"], r[f"{method} ms"]) for r in rows if r["batch"] == 16 and f"{method} ms" in r
+        ]
         axes.plot(*zip(*points, strict=True), "o-", color=colour, label=method)
     ks = [32, 1000]
     last = next(r["integral ms"] for r in reversed(rows) if r["batch"] == 16)

@@ -2,28 +2,27 @@
 
     python benchmarks/tsp.py [--nodes 20] [--batch-size 128] [--k 4] [--repeats 20]
 
-The steps alternate on the same instances, and the ratio is that of the median times, so a machine
-that is busy slows both. Then: where the time goes; log-probabilities by a second, teacher-forced pass
-or gathered from a search with gradient; and the step written plainly, with a decoder that projects
-every query and attends anew in every step.
+The steps alternate on the same instances, and the ratio is that of the median processor times. Then:
+where the time goes; log-probabilities by a second, teacher-forced pass or gathered from a search with
+gradient; and the step written plainly, with a decoder that projects every query and attends anew in
+every step.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 
 import torch
+from measure import report, timings
 from torch import Tensor
 
 import swor
 from swor.experiments.tsp import AttentionModel, random_instances, tour_length
 from swor.experiments.tsp.policy import TourPolicy
-from swor.samplers.sequence import log_prob
+from swor.samplers.model import log_prob
 
 ONE_PASS, STEPPING = "log p in one pass, with backward", "log p step by step, with backward"
 
@@ -71,14 +70,8 @@ def plain_sample(model: AttentionModel, instances: Tensor, k: int) -> tuple[Tens
 
 def timed(steps: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median seconds of each, taken in turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(repeats + 2):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            if turn >= 2:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: median(taken) for name, taken in seconds.items()}
+    took = timings(steps, repeats=repeats, seconds=300.0)
+    return {name: timing.median for name, timing in took.items()}
 
 
 def main() -> None:
@@ -112,11 +105,18 @@ def main() -> None:
         },
         given.repeats,
     )
-    print(f"a training step, {given.batch_size} instances of {given.nodes} nodes, k = {k}:")
-    for name, taken in seconds.items():
-        print(f"  {name:<32} {1e3 * taken:7.1f} ms  {given.batch_size / taken:7.0f} instances/s")
-    ratio = seconds["unordered set"] / seconds["REINFORCE w.r."]
-    print(f"  unordered set / REINFORCE w.r.: {ratio:.3f}")
+    base = seconds["REINFORCE w.r."]
+    size = f"{given.batch_size} instances of {given.nodes} nodes, k = {k}, float32"
+    rows: list[dict[str, object]] = [
+        {
+            "step": name,
+            "ms": 1e3 * taken,
+            "over REINFORCE w.r.": taken / base,
+            "instances/s": given.batch_size / taken,
+        }
+        for name, taken in seconds.items()
+    ]
+    report(f"Training step, {size}", rows, "tsp")
 
     policy = detached(model(x))
     with torch.no_grad():
@@ -143,9 +143,9 @@ def main() -> None:
         },
         given.repeats,
     )
-    print("where the time goes:")
-    for name, taken in parts.items():
-        print(f"  {name:<36} {1e3 * taken:7.1f} ms")
+    whole = seconds["unordered set"]
+    rows = [{"part": n, "ms": 1e3 * t, "share of the step": t / whole} for n, t in parts.items()]
+    report(f"Where the time of an unordered set step goes, {size}", rows, "tsp-shares")
     second_pass = parts["stochastic beam search"] + parts[ONE_PASS]
     print(
         f"log p by a second pass after a search without gradient: {1e3 * second_pass:.1f} ms; "

@@ -1,0 +1,79 @@
+"""Writes docs/performance.md from the tables that the benchmarks wrote; no figure is typed by hand.
+
+python benchmarks/page.py [--output docs/performance.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+
+from measure import OUTPUT
+
+INTRODUCTION = """\
+# Performance
+
+What `make bench` measured, as `make bench-page` wrote it down. Every figure that compares is a ratio of
+medians over repeats that take turns in one run, in processor time of one thread; figures in
+milliseconds are of the machine named under each table, and of nothing else. A load above the number of
+cores means that other programs ran at the same time: then trust ratios only, and not their last digit.
+
+    make bench                          # all of them
+    python benchmarks/estimators.py     # one of them, likewise the others
+    make bench-page                     # this page
+    make soak                           # ten minutes of training steps: memory must stay flat
+"""
+
+ORDER = {  # the tables in the order of the page, and what each answers
+    "ratios": "How long do the ratios take, and how exact are they, beside textbook methods?",
+    "ratios_growth": "How do they grow with k and with the batch?",
+    "estimators": "What does the whole loss cost, beside a hand-written REINFORCE?",
+    "storchastic": "And beside another library's?",
+    "samplers": "What does sampling without replacement cost, beside independent samples?",
+    "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
+    "sequence": "What do distinct completions of a language model cost?",
+    "vae": "What does a training step of the categorical VAE cost?",
+    "vae-shares": "Where does its time go?",
+    "tsp": "What does a training step of the travelling salesman experiment cost?",
+    "tsp-shares": "Where does its time go?",
+    "soak": "Does memory stay flat?",
+}
+
+
+def section(name: str) -> str:
+    """A table with its title and its machine."""
+    with (OUTPUT / f"{name}.csv").open(newline="") as file:
+        head, *rows = list(csv.reader(file))
+    about = json.loads((OUTPUT / f"{name}.json").read_text())
+    lines = [head, ["---:"] * len(head), *([cell(text) for text in row] for row in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    heading = ORDER.get(name, about["title"])
+    return f"## {heading}\n\n{about['title']}\n\n{table}\n\n*{about['machine']}*\n"
+
+
+def cell(text: str) -> str:
+    """Numbers with three digits."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return text if number.is_integer() and "e" not in text else f"{number:.3g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("docs/performance.md"))
+    given = parser.parse_args()
+    found = {path.stem for path in OUTPUT.glob("*.json") if path.with_suffix(".csv").exists()}
+    if not found:
+        sys.exit(f"there are no tables in {OUTPUT}; expected those of `make bench`. Run it first.")
+    names = [name for name in ORDER if name in found] + sorted(found - ORDER.keys())
+    given.output.write_text("\n".join([INTRODUCTION, *map(section, names)]), encoding="utf-8")
+    print(f"{given.output}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -76,7 +76,7 @@ def gumbel_top_k_sharded(
     masses = torch.stack(
         [log_mass if r == rank else m for r, m in enumerate(heard[..., -1, 0])], -1
     )
-    own = full.gather(-1, torch.where(found.rank == rank, found.index, 0)).double()
+    own = full.gather(-1, torch.where(found.rank == rank, found.place, 0)).double()
     log_p = torch.where(found.rank == rank, own, found.logit) - masses.logsumexp(-1, keepdim=True)
     return Sample(
         value=found.value,
@@ -143,7 +143,7 @@ class _Best(NamedTuple):
 
     value: Tensor  # (*batch, k), among the outcomes of all ranks
     rank: Tensor  # (*batch, k), who has it
-    index: Tensor  # (*batch, k), among the outcomes of that rank
+    place: Tensor  # (*batch, k), among the outcomes of that rank
     logit: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     kappa: Tensor  # (*batch,)
@@ -154,17 +154,17 @@ def _best(heard: Tensor, k: int) -> _Best:
     log_mass, outside, size = heard[..., -1, :].movedim(0, -1).unbind(-2)  # each (*batch, ranks)
     _check_masses(log_mass)
     perturbed, logit, index = heard[..., :-1, :].movedim(0, -3).flatten(-3, -2).unbind(-1)
-    top, place = perturbed.topk(k + 1, dim=-1)
-    place, kappa = place[..., :k], top[..., k]
-    chosen = logit.gather(-1, place)
+    top, order = perturbed.topk(k + 1, dim=-1)
+    winners, kappa = order[..., :k], top[..., k]
+    chosen = logit.gather(-1, winners)
     check_possible(chosen)
-    rank, number = place // (k + 1), index.gather(-1, place).long()
+    rank, place = winners // (k + 1), index.gather(-1, winners).long()
     before = (size.cumsum(-1) - size).long()  # the outcomes of the ranks before
-    others = torch.cat([logit.scatter(-1, place, -torch.inf), outside], dim=-1)
+    others = torch.cat([logit.scatter(-1, winners, -torch.inf), outside], dim=-1)
     log_total = log_mass.logsumexp(-1)
     log_rest = others.logsumexp(-1) - log_total
-    value = number + before.gather(-1, rank)
-    return _Best(value, rank, number, chosen, log_rest, kappa - log_total)
+    value = place + before.gather(-1, rank)
+    return _Best(value, rank, place, chosen, log_rest, kappa - log_total)
 
 
 def _local(

@@ -36,12 +36,8 @@ from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
 from swor.samplers.distributions import sample
 from swor.samplers.factorized import Factorized
-from swor.samplers.sequence import (
-    SequenceModel,
-    ancestral_sample,
-    beam_search,
-    stochastic_beam_search,
-)
+from swor.samplers.model import SequenceModel
+from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.strata import stratified_sample, systematic_sample
 from swor.types import Sample, Scheme, Weights
 

@@ -14,8 +14,8 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 
 import swor
 from swor.samplers import factorized, stream
+from swor.samplers.beams import search
 from swor.samplers.race import perturb_children
-from swor.samplers.sequence import search
 
 DRAWS = 40_000
 

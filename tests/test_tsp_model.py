@@ -17,7 +17,7 @@ from swor.experiments.errors import UserError
 from swor.experiments.tsp import AttentionModel, ModelSettings, load_model, save_model
 from swor.experiments.tsp.encoder import over_batch_and_nodes
 from swor.experiments.tsp.model import FORMAT
-from swor.samplers.sequence import log_prob
+from swor.samplers.model import log_prob
 
 SMALL = ModelSettings(width=12, heads=3, layers=2, hidden=10)
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from swor.errors import can_look, check_k, check_log_probs
 from swor.math.logspace import working_dtype
+from swor.samplers.beams import search
 from swor.samplers.categorical import independent, race
-from swor.samplers.sequence import Found, search
+from swor.samplers.model import Found
 from swor.samplers.stream import first_distinct, log_mass_outside, threshold
 
 JOINT_TABLE = 1024  # outcomes up to which the product is sampled as one categorical

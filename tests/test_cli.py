@@ -129,13 +129,6 @@ def test_as_a_module(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-def test_reproduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["reproduce", "--out", str(tmp_path / "new")]) == 0
-    assert "unordered_set" in capsys.readouterr().out
-    assert (tmp_path / "new" / "bernoulli" / "figure1.png").exists()
-
-
 # The folder of a run
 
 

@@ -27,10 +27,11 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -
 
 def _cell(content: object) -> str:
     if isinstance(content, float):
-        return f"<td class='n'>{content:.2f}</td>"
+        content = f"{content:.2f}"
     text = escape(str(content))
-    number = text[:1].isdigit() or text[:1] in "−+±" or text in ("", "–")
-    return f"<td class='n'>{text}</td>" if number else f"<td>{text}</td>"
+    if text[:1].isdigit() or text[:1] in ("-", "–"):
+        return f"<td class='n'>{text.replace('-', '−', 1) if text[0] == '-' else text}</td>"
+    return f"<td>{text}</td>"
 
 
 def image(path: Path, alternative: str, caption: str) -> str:
@@ -55,6 +56,15 @@ def chart(name: str, spec: dict[str, Any], caption: str, alternative: str) -> st
         f"<figcaption>{escape(caption)}</figcaption>"
         f"<script type='application/json'>{data}</script></figure>"
     )
+
+
+def power(dims: int) -> str:
+    """The size of a domain of so many variables of ten categories.
+
+    >>> power(20)
+    '10²⁰'
+    """
+    return "10" + str(dims).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def section(name: str, title: str, *content: str) -> str:

@@ -57,7 +57,7 @@ function layout(chart, traces) {
     showlegend: !bar && shown > 1,
     legend: narrow ? { orientation: "h", y: -0.2, yanchor: "top" } : {},
     xaxis: { ...axis, title: { text: spec.x || chart.view } },
-    yaxis: { ...axis, title: { text: spec.y }, type: chart.log ? "log" : "linear",
+    yaxis: { ...axis, title: { text: spec.y }, type: bar ? "category" : chart.log ? "log" : "linear",
              exponentformat: "power", tickfont: bar ? { size: narrow ? 9 : 12 } : undefined,
              dtick: bar ? 1 : undefined },
     hoverlabel: { bgcolor: variable("--panel"), font: { color: variable("--ink") } },

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from swor.experiments.reproduce.report.charts import Trace, colour, spec
 from swor.experiments.reproduce.report.claims import Claim
-from swor.experiments.reproduce.report.html import chart, image, paragraph, section, table
+from swor.experiments.reproduce.report.html import (
+    chart,
+    image,
+    paragraph,
+    power,
+    section,
+    table,
+)
 from swor.experiments.reproduce.report.numbers import rank_correlation, ranks, read_csv
 from swor.experiments.reproduce.report.published import NEGATIVE_ELBO
 from swor.experiments.vae.tables import PAPER, label
@@ -23,7 +30,7 @@ def table1(folder: Path, data: str, dims: int) -> tuple[str, list[Claim]]:
     rows = read_csv(folder / "variance.csv")
     last = max(int(row["epoch"]) for row in rows)
     final = [row for row in rows if int(row["epoch"]) == last]
-    name = f"10^{dims} on {data}"
+    name = f"{power(dims)} on {data}"
     return section(
         f"table1-{data}-{dims}",
         f"Table 1: gradient log-variance, {name}",
@@ -165,7 +172,7 @@ def compare_table(rows: Rows, data: str, dims: int) -> list[Claim]:
     rho_kept = rank_correlation(*zip(*kept.values(), strict=True))
     lowest = min(kept.values(), key=lambda pair: pair[1])[1]
     behind = both["unordered_set"][1] - lowest
-    where = f"Table 1, 10^{dims}, {data}"
+    where = f"Table 1, {power(dims)}, {data}"
     return [
         Claim(
             where,
@@ -193,7 +200,7 @@ def figure2(folder: Path, data: str, dims: int) -> tuple[str, list[Claim]]:
     rho = rank_correlation(
         [NEGATIVE_ELBO[key][0] for key in shared], [best[key]["train"] for key in shared]
     )
-    name = f"10^{dims} on {data}"
+    name = f"{power(dims)} on {data}"
     pictures = "".join(
         image(
             path,
@@ -208,7 +215,7 @@ def figure2(folder: Path, data: str, dims: int) -> tuple[str, list[Claim]]:
         f"Figure 2: training the VAE, {name}",
         paragraph(
             "The −ELBO during training, smoothed over five points; lower is better. The paper's "
-            "numbers beside ours are of 10^20 on MNIST after 1000 epochs."
+            "numbers beside ours are of 10²⁰ on MNIST after 1000 epochs."
         ),
         chart(
             f"figure2-{data}-{dims}",
@@ -221,7 +228,7 @@ def figure2(folder: Path, data: str, dims: int) -> tuple[str, list[Claim]]:
     ), [
         Claim(
             f"Figure 2, {name}",
-            "the order of the estimators by their lowest training −ELBO (10^20, MNIST)",
+            "the order of the estimators by their lowest training −ELBO (10²⁰, MNIST)",
             f"rank correlation {rho:.2f} over {len(shared)} estimators"
             + ("" if comparable else "; other data and a shorter run, so no comparison of levels"),
             rho > 0.5 if comparable else None,

@@ -14,6 +14,7 @@ from swor.experiments.resume import read_settings
 from swor.experiments.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.tables import label
 from swor.experiments.vae.task import VAETask
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
         ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
-    figure.suptitle(f"{settings.estimator}, k = {settings.k}, {settings.data}", fontsize=10)
+    domain = f"${settings.categories}^{{{settings.dims}}}$"
+    title = f"{label(settings.estimator)}, k = {settings.k}, {settings.data}, {domain}"
+    figure.suptitle(title, fontsize=10)
     return figure
 
 

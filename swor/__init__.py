@@ -3,6 +3,7 @@
 from swor.baselines import MovingAverage, batch_mean, fresh_sample, greedy
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
+from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
 from swor.estimators.baselined import (
@@ -46,6 +47,7 @@ __all__ = [
     "ControlVariate",
     "Estimator",
     "Factorized",
+    "GroupStatistics",
     "MovingAverage",
     "Sample",
     "Scheme",
@@ -64,6 +66,7 @@ __all__ = [
     "fresh_sample",
     "gradient_moments",
     "greedy",
+    "group_statistics",
     "gumbel_softmax",
     "gumbel_top_k",
     "importance_weighted",

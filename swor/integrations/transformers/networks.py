@@ -51,8 +51,8 @@ class Decoder:
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """One pass over new tokens."""
-        mask = self.mask[owners] if self.padded else self.mask  # unused where nothing is padded
-        mask = torch.cat([mask, mask.new_ones(len(mask), past + tokens.shape[-1])], dim=-1)
+        ones = self.mask.new_ones(len(tokens), past + tokens.shape[-1])
+        mask = torch.cat([self.mask[owners], ones], dim=-1)
         steps = torch.arange(past, past + tokens.shape[-1], device=tokens.device)
         positions = self.lengths[owners].unsqueeze(-1) + steps
         logits: Tensor = self._call(tokens, mask, positions, use_cache=True, cache=cache).logits
@@ -84,13 +84,11 @@ class Decoder:
         keep: int = 0,
         cache: Cache | None = None,
     ) -> Any:
-        inputs: dict[str, Any] = {"input_ids": ids, "use_cache": use_cache}
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": use_cache}
         if cache is not None:
             inputs["past_key_values"] = cache
-        if self.padded:  # otherwise the model's own defaults are the same, and faster
-            inputs["attention_mask"] = mask
-            if "position_ids" in self.takes:
-                inputs["position_ids"] = positions
+        if self.padded and "position_ids" in self.takes:  # otherwise the model counts right itself
+            inputs["position_ids"] = positions
         if keep and "logits_to_keep" in self.takes:
             inputs["logits_to_keep"] = keep
         return self.model(**inputs)

@@ -1,0 +1,103 @@
+"""`sample_completions` beside `generate` of transformers, on a small GPT-2.
+
+    python benchmarks/sequence.py [--batch-size 8] [--new-tokens 64] [--prompt 16] [--k 4 16] [--repeats 5]
+
+Ratios of CPU time, taken in turns, and of the memory that a call adds at its peak: to a beam search
+of the same width, and to as many independent samples. The model has 4 layers, is 256 wide and has
+50 257 tokens; nothing ends a completion, so all methods make as many steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from measure import report, timings
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from swor.integrations.transformers import ancestral_completions, sample_completions
+
+OURS, BEAMS = "sample_completions", "generate(num_beams=k)"
+INDEPENDENT, SAMPLES = "ancestral_completions", "generate(do_sample, num_return_sequences=k)"
+
+
+def small_model() -> GPT2LMHeadModel:
+    """Random weights; only the sizes matter."""
+    config = GPT2Config(n_layer=4, n_embd=256, n_head=4, n_positions=512)
+    config.eos_token_id = config.bos_token_id = config.pad_token_id = None
+    return GPT2LMHeadModel(config).eval()
+
+
+def methods(model: GPT2LMHeadModel, prompts: Tensor, k: int, n: int) -> dict[str, Callable]:
+    mask = torch.ones_like(prompts)
+    generate = partial(
+        model.generate, prompts, attention_mask=mask, max_new_tokens=n, num_return_sequences=k
+    )
+    return {
+        OURS: partial(sample_completions, model, prompts, k=k, max_new_tokens=n),
+        BEAMS: partial(generate, num_beams=k, do_sample=False),
+        INDEPENDENT: partial(ancestral_completions, model, prompts, k=k, max_new_tokens=n),
+        SAMPLES: partial(generate, do_sample=True, top_k=0),
+    }
+
+
+def added_memory(function: Callable) -> float:
+    """MB by which a call in a process of its own raises the peak."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "peak"
+        child = os.fork()
+        if child == 0:
+            before = resident()
+            function()
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            answer.write_text(str(after - before))
+            os._exit(0)
+        os.waitpid(child, 0)
+        return float(answer.read_text())
+
+
+def resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in {"batch-size": 8, "new-tokens": 64, "prompt": 16, "repeats": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--k", type=int, nargs="+", default=[4, 16])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = small_model()
+    prompts = torch.randint(50_257, (given.batch_size, given.prompt))
+    rows: list[dict[str, object]] = []
+    for k in given.k:
+        functions = methods(model, prompts, k, given.new_tokens)
+        memory = {name: added_memory(function) for name, function in functions.items()}
+        taken = timings(functions, repeats=given.repeats, seconds=600.0)
+        for name, base in ((OURS, BEAMS), (OURS, SAMPLES), (INDEPENDENT, SAMPLES)):
+            rows.append(
+                {
+                    "k": k,
+                    "method": name,
+                    "beside": base,
+                    "seconds": taken[name].median,
+                    "spread": taken[name].spread,
+                    "time ratio": taken[name].median / taken[base].median,
+                    "memory ratio": memory[name] / memory[base],
+                }
+            )
+    report("Completions of prompts", rows, "sequence")
+
+
+if __name__ == "__main__":
+    main()

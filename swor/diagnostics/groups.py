@@ -1,0 +1,61 @@
+"""What a group of samples tells of itself: how much of the distribution it saw, and how well."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from swor.estimators.unordered import murthy_variance, unordered_set
+from swor.types import Sample, Scheme
+
+
+class GroupStatistics(NamedTuple):
+    r"""Statistics of each group, (*batch,).
+
+    Attributes:
+        mass_covered: the probability of the sample's outcomes together, from 0 to 1.
+        effective_sample_size: $1 / \sum_s w_s^2$ of the weights of :func:`swor.unordered_set`, from 1
+            to k: near 1, one outcome decides the estimate.
+        standard_error: of the estimated mean cost (Murthy); 0 if the sample is the whole domain.
+        duplicates_avoided: the number of duplicates to expect among k independent samples.
+    """
+
+    mass_covered: Tensor
+    effective_sample_size: Tensor
+    standard_error: Tensor
+    duplicates_avoided: Tensor
+
+
+def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
+    r"""$1 - \text{rest}$, $1 / \sum_s w_s^2$, $\sqrt{\hat V}$ and $\sum_s w_s \sum_{j<k} (1 - (1 - p_s)^j)$.
+
+    The last is the unordered set estimate of $k - E[\text{distinct}]$: of $k$ independent samples,
+    $E[\text{distinct}] = \sum_x (1 - (1 - p_x)^k) = E_p[\sum_{j<k} (1 - p_x)^j]$. It is unbiased,
+    as is the variance $\hat V$ (:func:`swor.murthy_variance`).
+
+    Args:
+        sample: drawn without replacement, k ≥ 2.
+        cost: $f$ of every sample, (*batch, k).
+
+    >>> import swor
+    >>> s = swor.gumbel_top_k(torch.tensor([0.8, 0.2]).log(), 2)
+    >>> mass, size, error, avoided = group_statistics(s, torch.tensor([0.0, 1.0]))
+    >>> mass, error, avoided  # 0.8² + 0.2² of the pairs are duplicates
+    (tensor(1.), tensor(0.), tensor(0.6800))
+    """
+    sample.require("group_statistics", Scheme.WITHOUT_REPLACEMENT)
+    log_p = sample.log_p.detach()
+    total = log_p.logsumexp(-1)
+    covered = total.exp() if sample.log_rest is None else -torch.expm1(sample.log_rest.detach())
+    weight = unordered_set(sample).weight
+    variance = murthy_variance(sample, cost)
+    j = torch.arange(1, sample.k, device=log_p.device, dtype=log_p.dtype)
+    repeats = -torch.expm1(j * torch.log1p(-log_p.exp()).unsqueeze(-1))  # 1 − (1 − p)^j
+    return GroupStatistics(
+        mass_covered=covered,
+        effective_sample_size=1.0 / weight.square().sum(-1),
+        standard_error=variance.clamp(min=0.0).sqrt(),  # nonnegative but for rounding
+        duplicates_avoided=(weight * repeats.sum(-1)).sum(-1),
+    )

@@ -1,0 +1,1 @@
+"""A small language model that learns to sort digits from a reward."""

@@ -1,0 +1,106 @@
+"""What is trained: a GPT, by the reward of k completions of every prompt."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import swor
+from swor.diagnostics.groups import group_statistics
+from swor.experiments.lm.problem import Sorting
+from swor.experiments.lm.settings import LanguageModel
+from swor.experiments.task import Place, Task, seeded
+from swor.integrations.transformers import (
+    ancestral_completions,
+    beam_completions,
+    sample_completions,
+)
+
+
+class SortingTask(Task[Tensor]):
+    """Maximise the expected reward of the completions of random prompts.
+
+    Args:
+        settings: of the run.
+    """
+
+    def __init__(self, settings: LanguageModel) -> None:
+        self.settings = settings
+        self.problem = Sorting(settings.digits, settings.base)
+        self.steps, self.examples = settings.validate_every, settings.batch_size
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.model = GPT2LMHeadModel(self._config())
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+        self.valid = self.problem.prompts(settings.validation_size, seeded("validation"))
+
+    def _config(self) -> GPT2Config:
+        return GPT2Config(
+            vocab_size=self.problem.symbols,
+            n_positions=2 * self.problem.length,
+            n_embd=self.settings.width,
+            n_layer=self.settings.layers,
+            n_head=self.settings.heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=self.problem.separator,
+            eos_token_id=self.problem.end,
+            pad_token_id=self.problem.end,
+        )
+
+    def batch(self, place: Place) -> Tensor:
+        """Fresh prompts, (prompts, digits + 1)."""
+        generator = seeded(place.seed, "prompts", place.epoch, place.step)
+        everyone = self.problem.prompts(self.examples, generator)
+        return place.share(everyone).to(self._device)
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        """The surrogate of the negative reward, and what its groups tell."""
+        distinct = self.settings.estimator == "unordered_set"
+        draw = sample_completions if distinct else ancestral_completions
+        sample = draw(
+            self.model,
+            batch,
+            k=self.settings.k,
+            max_new_tokens=self.problem.length,
+            generator=generator,
+        )
+        reward = self.problem.reward(batch, sample.value)
+        weights = swor.unordered_set(sample) if distinct else swor.reinforce(sample)
+        metrics = statistics(sample, reward) | {"reward": weights.mean(reward)}
+        return weights.loss(-reward).mean(), {n: m.detach().mean() for n, m in metrics.items()}
+
+    def validate(self, generator: torch.Generator) -> dict[str, float]:
+        """Greedy completions of the fixed prompts: their reward, and the share that is right."""
+        prompts = self.valid.to(self._device)
+        greedy = beam_completions(self.model, prompts, k=1, max_new_tokens=self.problem.length)
+        return {
+            "reward": float(self.problem.reward(prompts, greedy.value).mean()),
+            "solved": float(self.problem.solved(prompts, greedy.value).float().mean()),
+            "probability": float(greedy.log_p.exp().mean()),
+        }
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+
+def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:
+    """Statistics of each group, (batch,), on the same footing for both ways to sample.
+
+    ``duplicates`` is the share of completions that repeat another one of their group; ``no_signal``,
+    whether all completions have the same reward; the effective sample size counts a completion that
+    was drawn several times once, with their weights together.
+    """
+    same = (sample.value.unsqueeze(2) == sample.value.unsqueeze(1)).all(-1)
+    first = ~(same & same.new_ones(same.shape[1:]).tril(-1)).any(-1)
+    out = {
+        "duplicates": 1.0 - first.float().mean(-1),
+        "no_signal": (reward.amax(-1) == reward.amin(-1)).float(),
+    }
+    if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
+        group = group_statistics(sample, reward)
+        return out | group._asdict()
+    return out | {"effective_sample_size": 1.0 / (same.float().mean(-1) / sample.k).sum(-1)}

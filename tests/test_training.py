@@ -15,6 +15,7 @@ from toy_training import SETTINGS, Plain, Toy
 
 from swor.experiments.checkpoint import keep_model, load_model
 from swor.experiments.errors import UserError
+from swor.experiments.processes import together
 from swor.experiments.records import read_records
 from swor.experiments.task import Place, seeded
 from swor.experiments.training import train
@@ -195,6 +196,11 @@ def test_a_process_that_dies_ends_the_run_which_can_be_resumed(tmp_path: Path, d
     resumed = Toy()
     assert train(resumed, tmp_path, SETTINGS, resume=True)
     assert resumed.calls == 21 - 7  # the end of the first epoch was the last checkpoint
+
+
+def test_other_errors_are_not_taken_for_the_end_of_a_process() -> None:
+    with pytest.raises(RuntimeError, match="must match"), together(2):
+        torch.ones(2) + torch.ones(3)
 
 
 def test_places() -> None:

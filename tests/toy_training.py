@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
+from swor.baselines import batch_mean
 from swor.experiments.task import Place, Task, Training, seeded
 from swor.experiments.training import train
 
@@ -39,7 +40,8 @@ class Toy(Task[Tensor]):
         drawn = torch.randn(len(batch), dtype=torch.float64, generator=generator)
         self.drawn.append(float(drawn[0]))
         error = self.model(batch).squeeze(-1) - batch.sum(-1) - self.noise * drawn
-        return error.square().mean(), {"bias": error.mean()}
+        others = batch_mean(error.detach().unsqueeze(-1), group=distributed.group.WORLD)
+        return error.square().mean(), {"bias": error.mean(), "others": others.mean()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         batch = torch.randn(8, 3, dtype=torch.float64, generator=generator)

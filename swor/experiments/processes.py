@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,9 +41,8 @@ class Processes:
         dtype, some = parameters[0].dtype, [float(p.grad is not None) for p in parameters]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         parts = [head, head.new_tensor(some), *(g.flatten() for g in gradients)]
-        with self.together():
-            message = torch.cat([part.to(dtype) for part in parts])
-            mean = self.accelerator.reduce(message, reduction="mean")
+        message = torch.cat([part.to(dtype) for part in parts])
+        mean = self.accelerator.reduce(message, reduction="mean")
         head, have, *reduced = mean.split([part.numel() for part in parts])
         for p, part, share in zip(parameters, reduced, _floats(have), strict=True):
             p.grad = part.view_as(p).to(p.dtype) if share > 0.0 else None
@@ -53,27 +53,37 @@ class Processes:
         from accelerate.utils import broadcast
 
         if self.several:
-            with self.together():
-                for tensor in tensors:
-                    tensor.data.copy_(broadcast(tensor.detach().clone()))
+            for tensor in tensors:
+                tensor.data.copy_(broadcast(tensor.detach().clone()))
 
     def wait(self) -> None:
         """Until all processes are here."""
-        with self.together():
-            self.accelerator.wait_for_everyone()
+        self.accelerator.wait_for_everyone()
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Within it, a message that fails says that another process is gone."""
-        try:
-            yield
-        except RuntimeError as error:
-            cause = str(error).splitlines()[0]
-            raise UserError(
-                f"another of the {self.accelerator.num_processes} processes of this run has ended or "
-                f"does not answer ({cause}); expected all of them to go on together. Look for the "
-                "cause in its output, and resume the run from its last checkpoint."
-            ) from error
+
+@contextmanager
+def together(processes: int) -> Iterator[None]:
+    """Within it, a message to the other processes that fails is an error that says what to do.
+
+    Args:
+        processes: their number.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not _from_a_message(error):
+            raise
+        cause = str(error).splitlines()[0]
+        raise UserError(
+            f"another of the {processes} processes of this run has ended or does not answer "
+            f"({cause}); expected all of them to go on together. Look for the cause in its output, "
+            "and resume the run from its last checkpoint."
+        ) from error
+
+
+def _from_a_message(error: RuntimeError) -> bool:
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(f.f_globals.get("__name__", "").startswith("torch.distributed.") for f in frames)
 
 
 def _floats(x: Tensor) -> list[float]:

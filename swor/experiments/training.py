@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from swor.experiments.checkpoint import Checkpoint, Position, keep_model, resume_from
 from swor.experiments.errors import UserError
 from swor.experiments.interrupt import Interrupt
-from swor.experiments.processes import Processes
+from swor.experiments.processes import Processes, together
 from swor.experiments.progress import Bar
 from swor.experiments.records import Meter, Records
 from swor.experiments.task import Batch, Place, Task, Training, seeded
@@ -54,7 +54,8 @@ def train(task: Task[Batch], folder: Path, settings: Training, *, resume: bool =
 
     loop = _Loop(task, folder, settings, Accelerator(cpu=settings.cpu))
     try:
-        return loop.run(resume=resume)
+        with together(loop.accelerator.num_processes):
+            return loop.run(resume=resume)
     finally:
         loop.accelerator.end_training()
 

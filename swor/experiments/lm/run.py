@@ -19,6 +19,7 @@ def lm(settings: LanguageModel) -> Path:
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
+    settings.check()
     task = SortingTask(settings)
     path = on_main(lambda: run_folder(settings), cpu=settings.cpu)
     finished = train(task, path, settings, resume=settings.resume is not None)

@@ -47,7 +47,8 @@ class LanguageModel(Training):
     out: Path | None = field(default=None, metadata=MAY_CHANGE)
     resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse settings that make no sense."""
         if self.k < 2:
             raise UserError(f"k is {self.k}; expected at least 2, to compare completions.")
         if self.base < 2:

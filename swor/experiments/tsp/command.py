@@ -105,8 +105,8 @@ def replace_given(settings: TspSettings, command: Tsp) -> TspSettings:
         return changed
     if command.steps < 1 or command.steps % changed.validate_every:
         raise UserError(
-            f"steps is {command.steps}; expected a multiple of {changed.validate_every}, the steps "
-            "between validations. Change one of --steps and --validate-every."
+            f"steps is {command.steps}; expected a positive multiple of {changed.validate_every}, the "
+            "steps between validations. Change one of --steps and --validate-every."
         )
     return replace(changed, epochs=command.steps // changed.validate_every)
 

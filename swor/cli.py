@@ -55,6 +55,10 @@ COMMANDS = {
         "swor.experiments.lm.figures:lm_figures",
         "rewards, duplicates and groups without signal of language model runs",
     ),
+    "explore": Command(
+        "swor.experiments.explore.run:explore",
+        "a page to play with: sets, weights, bias and variance of every rule",
+    ),
     "reproduce": Command(
         "swor.experiments.reproduce.run:reproduce",
         "the whole paper in a few minutes, or in full, with a report",

@@ -1,0 +1,263 @@
+"use strict";
+
+// Exact moments of every rule on a small domain: finite sums over all samples that could be drawn.
+// p: probabilities, summing to 1; f: costs; k: number of samples. The gradient is by the logits.
+
+const sum = (x) => x.reduce((a, b) => a + b, 0);
+const dot = (x, y) => x.reduce((a, b, i) => a + b * y[i], 0);
+
+// h(∅) = 1, h(A) = Σ_{i∈A} h(A∖i) / t(A), with t(A) the mass outside the sample plus that of A.
+function subsets(sizes, rest) {
+  const k = sizes.length, all = 1 << k;
+  const t = new Float64Array(all), h = new Float64Array(all);
+  t[0] = rest;
+  h[0] = 1;
+  for (let a = 1; a < all; a++) {
+    const low = a & -a;
+    t[a] = t[a ^ low] + sizes[31 - Math.clz32(low)];
+    let total = 0;
+    for (let left = a; left; left &= left - 1) total += h[a ^ (left & -left)];
+    h[a] = total / t[a];
+  }
+  return { h, t };
+}
+
+// The sample as a set: its probability, p_s R(S, s), R(S, s), and rows p_s' R^{D∖s}(S, s').
+function unorderedSet(sizes, rest) {
+  const k = sizes.length, all = (1 << k) - 1, { h, t } = subsets(sizes, rest);
+  const without = sizes.map((_, s) => h[all ^ (1 << s)]), total = sum(without);
+  const first = without.map((x) => x / total);
+  const control = sizes.map((own, s) => sizes.map((_, other) => other === s
+    ? own
+    : h[all ^ (1 << s) ^ (1 << other)] / h[all ^ (1 << s)]));
+  return {
+    probability: sizes.reduce((a, b) => a * b, h[all]),
+    first,
+    ratio: first.map((x, s) => x / sizes[s]),
+    control: k > 1 ? control : null,
+    last: lastDrawn(sizes, t),
+  };
+}
+
+// The chance of each to be the last one drawn, times what the probability of the set is made of.
+function lastDrawn(sizes, t) {
+  const k = sizes.length, all = (1 << k) - 1, u = new Float64Array(all + 1);
+  u[all] = 1;
+  for (let a = all - 1; a > 0; a--) {
+    for (let i = 0; i < k; i++) if (!(a & (1 << i))) u[a] += u[a | (1 << i)] / t[a | (1 << i)];
+  }
+  const product = sizes.reduce((x, y) => x * y, 1);
+  return sizes.map((_, s) => product * u[1 << s] / t[1 << s]);
+}
+
+function combinations(n, k) {
+  const found = [], chosen = [];
+  (function extend(from) {
+    if (chosen.length === k) { found.push([...chosen]); return; }
+    for (let i = from; i <= n - (k - chosen.length); i++) { chosen.push(i); extend(i + 1); chosen.pop(); }
+  })(0);
+  return found;
+}
+
+function permutations(k) {
+  if (k === 0) return [[]];
+  return permutations(k - 1).flatMap((order) =>
+    Array.from({ length: k }, (_, i) => [...order.slice(0, i), k - 1, ...order.slice(i)]));
+}
+
+// What an estimate is centred at, and the sums of what deviates from there.
+class Moments {
+  constructor(p, f) {
+    this.p = p;
+    this.mean = dot(p, f);
+    this.gradient = p.map((x, i) => x * (f[i] - this.mean));
+    this.bias = 0;
+    this.square = 0;
+    this.gradientBias = new Float64Array(p.length);
+    this.gradientSquare = 0;
+  }
+
+  // A sample: outcomes, weights, costs and baselines, drawn with some probability.
+  add(probability, outcomes, weight, cost, baseline) {
+    const away = dot(weight, cost) - this.mean;
+    this.bias += probability * away;
+    this.square += probability * away * away;
+    const g = new Float64Array(this.p.length);
+    let total = 0;
+    outcomes.forEach((s, i) => {
+      const c = weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
+      g[s] += c;
+      total += c;
+    });
+    for (let i = 0; i < g.length; i++) {
+      const difference = g[i] - this.p[i] * total - this.gradient[i];
+      this.gradientBias[i] += probability * difference;
+      this.gradientSquare += probability * difference * difference;
+    }
+  }
+
+  result() {
+    const bias2 = this.gradientBias.reduce((a, b) => a + b * b, 0);
+    const tiny = 1e-24 * (1 + dot(this.gradient, this.gradient));
+    const clean = (x) => (x < tiny ? 0 : x);
+    return {
+      bias: this.bias,
+      variance: clean(this.square - this.bias * this.bias),
+      gradientBias: Math.sqrt(bias2),
+      gradientVariance: clean(this.gradientSquare - bias2),
+    };
+  }
+}
+
+const baselines = (control, cost) => control && control.map((row) => dot(row, cost));
+const normalised = (x) => { const total = sum(x); return x.map((y) => y / total); };
+
+// A rule of the set alone: (sizes, rest, set) -> {weight, control}.
+const OF_THE_SET = {
+  unordered_set: (sizes, rest, set) => ({ weight: set.first, control: set.control }),
+  unordered_set_no_baseline: (sizes, rest, set) => ({ weight: set.first, control: null }),
+  risk: (sizes) => ({ weight: normalised(sizes), control: sizes.map(() => normalised(sizes)) }),
+};
+
+function importance(sizes, rest, t) {
+  const weight = sizes.map((x) => (rest > 0 ? x / -Math.expm1(-x * t) : x));
+  if (sizes.length === 1) return { weight, control: null };
+  return { weight, control: sizes.map((own, s) => weight.map((w, i) => (i === s ? own : w))) };
+}
+
+function normalise({ weight, control }) {
+  return { weight: normalised(weight), control: control && control.map(normalised) };
+}
+
+// The time t = e^x of the threshold: nodes, and their probabilities together with the set's.
+function thresholds(sizes, rest) {
+  if (!(rest > 0)) return [[Infinity, 1]];
+  const step = 0.3, nodes = [];
+  for (let x = Math.log(60 / rest); x > -36; x -= step) {
+    const t = Math.exp(x);
+    const density = sizes.reduce((a, s) => a * -Math.expm1(-s * t), rest * Math.exp(-rest * t));
+    nodes.push([t, step * t * density]);
+  }
+  return nodes;
+}
+
+function exactMoments(p, f, k) {
+  const n = p.length, names = [...Object.keys(OF_THE_SET), "sum_and_sample", "raj",
+    "importance_weighted", "normalized_importance_weighted"];
+  const moments = Object.fromEntries(names.map((name) => [name, new Moments(p, f)]));
+  const orders = permutations(k);
+  for (const chosen of combinations(n, k)) addSet(moments, p, f, chosen, orders);
+  const results = Object.fromEntries(names.map((name) => [name, moments[name].result()]));
+  if (k < n) diverge(results.importance_weighted, k);
+  return { ...results, ...independent(p, f, k), ...deterministic(p, f, k), ...strata(p, f, k) };
+}
+
+function addSet(moments, p, f, chosen, orders) {
+  const sizes = chosen.map((i) => p[i]), cost = chosen.map((i) => f[i]);
+  const rest = chosen.length === p.length ? 0 : sum(p.filter((_, i) => !chosen.includes(i)));
+  const set = unorderedSet(sizes, rest);
+  for (const [name, rule] of Object.entries(OF_THE_SET)) {
+    const { weight, control } = rule(sizes, rest, set);
+    moments[name].add(set.probability, chosen, weight, cost, baselines(control, cost));
+  }
+  sizes.forEach((own, s) => {
+    const weight = sizes.map((x, i) => (i === s ? rest + own : x));
+    moments.sum_and_sample.add(set.last[s], chosen, weight, cost, null);
+  });
+  for (const order of orders) {
+    const { weight, probability } = raj(order.map((i) => sizes[i]), rest);
+    moments.raj.add(probability, order.map((i) => chosen[i]), weight, order.map((i) => cost[i]), null);
+  }
+  for (const [t, probability] of thresholds(sizes, rest)) {
+    const plain = importance(sizes, rest, t), scaled = normalise(plain);
+    const both = [["importance_weighted", plain], ["normalized_importance_weighted", scaled]];
+    for (const [name, { weight, control }] of both) {
+      moments[name].add(rest > 0 ? probability : set.probability, chosen, weight, cost, baselines(control, cost));
+    }
+  }
+}
+
+// The mean of the sum-and-sample estimates of all prefixes, for sizes in the order drawn.
+function raj(sizes, rest) {
+  const k = sizes.length;
+  let mass = rest + sum(sizes), probability = 1;
+  const weight = sizes.map((x, j) => {
+    probability *= x / mass;
+    const w = ((k - 1 - j) * x + mass) / k;
+    mass -= x;
+    return w;
+  });
+  return { weight, probability };
+}
+
+// Weights 1 / t have infinite variance where the density of t vanishes too slowly.
+function diverge(result, k) {
+  if (k === 1) result.variance = Infinity;
+  if (k <= 3) result.gradientVariance = Infinity;
+}
+
+// Independent samples, in closed form; with the others' mean as a baseline, a U-statistic.
+function independent(p, f, k) {
+  const mean = dot(p, f), square = dot(p, p);
+  const spread = dot(p, f.map((x) => (x - mean) ** 2));
+  const norms = p.map((x) => 1 - 2 * x + square);  // |e_i − p|²
+  const g = p.map((x, i) => x * (f[i] - mean)), g2 = dot(g, g);
+  const plain = dot(p, f.map((x, i) => norms[i] * x * x)) - g2;
+  const centred = dot(p, f.map((x, i) => norms[i] * (x - mean) ** 2)) - g2;
+  const pairs = (dot(p, norms) * spread + g2) / (k * (k - 1));
+  const exact = { bias: 0, gradientBias: 0 };
+  return {
+    single_sample: { ...exact, variance: spread, gradientVariance: plain },
+    reinforce_no_baseline: { ...exact, variance: spread / k, gradientVariance: plain / k },
+    reinforce: {
+      ...exact, variance: spread / k, gradientVariance: k > 1 ? centred / k + pairs : plain,
+    },
+  };
+}
+
+// The k − 1 likeliest are summed, and one of the others is drawn.
+function deterministic(p, f, k) {
+  const order = p.map((_, i) => i).sort((a, b) => p[b] - p[a] || a - b);
+  const top = order.slice(0, k - 1), others = order.slice(k - 1), rest = sum(others.map((i) => p[i]));
+  const moments = new Moments(p, f);
+  for (const i of others) {
+    const outcomes = [...top, i];
+    moments.add(p[i] / rest, outcomes, [...top.map((j) => p[j]), rest], outcomes.map((j) => f[j]), null);
+  }
+  return { top_k_and_sample: moments.result() };
+}
+
+// One sample from each of k equal parts of the mass: a fresh place in each, or the same in all.
+function strata(p, f, k) {
+  const ends = p.map((_, i) => k * sum(p.slice(0, i + 1)));
+  ends[p.length - 1] = k;
+  const at = (u) => ends.findIndex((end) => u < end);
+  const cuts = [...new Set([0, 1, ...ends.map((e) => e - Math.floor(e))])].sort((a, b) => a - b);
+  const systematic = new Moments(p, f), weight = Array(k).fill(1 / k);
+  for (let i = 1; i < cuts.length; i++) {
+    if (cuts[i] - cuts[i - 1] < 1e-15) continue;
+    const middle = (cuts[i] + cuts[i - 1]) / 2;
+    const outcomes = weight.map((_, j) => at(j + middle));
+    systematic.add(cuts[i] - cuts[i - 1], outcomes, weight, outcomes.map((o) => f[o]), null);
+  }
+  const result = { bias: 0, gradientBias: 0, variance: 0, gradientVariance: 0 };
+  for (let j = 0; j < k; j++) {
+    const chance = ends.map((end, i) => Math.max(0, Math.min(end, j + 1) - Math.max(i ? ends[i - 1] : 0, j)));
+    const mean = dot(chance, f), second = dot(chance, f.map((x) => x * x));
+    const gradient = p.map((x, i) => chance[i] * f[i] - x * mean);
+    const square = dot(p, p);
+    const norm = dot(chance, f.map((x, i) => x * x * (1 - 2 * p[i] + square)));
+    result.variance += (second - mean * mean) / (k * k);
+    result.gradientVariance += (norm - dot(gradient, gradient)) / (k * k);
+  }
+  return { stratified: result, systematic: systematic.result() };
+}
+
+// How much work the exact sums of a size are; beyond 2 million orders the page would stall.
+function work(n, k) {
+  let sets = 1, orders = 1;
+  for (let i = 0; i < k; i++) { sets = sets * (n - i) / (i + 1); orders *= i + 1; }
+  return sets * orders;
+}
+
+globalThis.maths = { exactMoments, unorderedSet, importance, normalise, raj, work, sum, dot };

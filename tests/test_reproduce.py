@@ -13,6 +13,7 @@ import pytest
 
 from swor import cli
 from swor.experiments.errors import UserError
+from swor.experiments.reproduce import actions
 from swor.experiments.reproduce.run import run, run_steps, same_folder
 from swor.experiments.reproduce.settings import Settings
 from swor.experiments.reproduce.sizes import FULL, SHORT, Sizes
@@ -94,13 +95,9 @@ def test_on_a_local_cluster(tmp_path: Path, backend: str) -> None:
         {"ray": "ray", "dask": "distributed"}[backend],
         reason=f"{backend} is not installed: pip install 'swor[cluster]'",
     )
-    name = sys.modules[__name__]
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(name)
-    chosen = [Step(text, partial(record, text), 1.0) for text in "abc"]
+    chosen = [Step(name, actions.rules, 1.0) for name in "ab"]
     assert steps(tmp_path, chosen, jobs=2, backend=backend) == []
-    assert {(tmp_path / text / "x").read_text() for text in "abc"} == set("abc")
+    assert all((tmp_path / name / "rules.csv").exists() for name in "ab")
 
 
 def test_a_missing_backend_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

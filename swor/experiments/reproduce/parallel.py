@@ -68,10 +68,13 @@ def _dask(jobs: int, address: str | None) -> Iterator[None]:
         yield
 
 
-def as_completed(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results, each as soon as it is there."""
+def as_completed(
+    function: Callable[[Item], Result], items: Iterable[Item], backend: Backend
+) -> Iterable[Result]:
+    """The results, each as soon as it is there; with Ray, which joblib cannot ask, all at the end."""
     from joblib import Parallel, delayed
 
     tasks = (delayed(function)(item) for item in items)
-    results: Iterator[Result] = Parallel(batch_size=1, return_as="generator_unordered")(tasks)
+    return_as = "list" if backend == "ray" else "generator_unordered"
+    results: Iterable[Result] = Parallel(batch_size=1, return_as=return_as)(tasks)
     return results

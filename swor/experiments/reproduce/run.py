@@ -113,13 +113,14 @@ def run_steps(
         redirect_stderr=False,
     )
     failed: list[Outcome] = []
+    work = partial(perform, folder=folder)
     with processes(settings.backend, settings.processes, settings.address), bar:
         task = bar.add_task("", total=len(steps))
         for wave in waves(steps):
             ready, stuck = _ready(wave, failed)
             failed += stuck
             bar.update(task, advance=len(stuck), description=f"{len(ready)} in this round")
-            for ended in as_completed(partial(perform, folder=folder), ready):
+            for ended in as_completed(work, ready, settings.backend):
                 failed += [ended] if ended.error else []
                 mark = f"FAILED, {ended.error}" if ended.error else "done"
                 bar.console.print(

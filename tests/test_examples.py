@@ -1,0 +1,60 @@
+"""Every example runs, with small settings, and says what it should."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SMALL: dict[str, Callable[[ModuleType], None]] = {
+    "distributed": lambda example: example.main(3, 1, "loky", None),
+    "language_model": lambda example: example.main(steps=1),
+    "latent": lambda example: example.main(steps=8),
+    "off_policy": lambda example: example.main(repeats=2000),
+    "policy": lambda example: example.main(steps=4),
+    "vae": lambda example: example.main(epochs=2),
+}
+TESTED_ELSEWHERE = {"compare_estimators": "test_diagnostics.py"}
+NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested() -> None:
+    for path in EXAMPLES.glob("*.py"):
+        if path.stem not in SMALL:
+            tests = Path(__file__).parent / TESTED_ELSEWHERE[path.stem]
+            assert path.stem in tests.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_example_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    SMALL[name](load(name))
+    assert capsys.readouterr().out
+
+
+def test_the_vae_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    load("vae").main(epochs=3)
+    first, _, last = map(float, re.findall(r"ELBO (\S+)", capsys.readouterr().out))
+    assert last < first - 2.0
+
+
+def test_temperature_leaves_no_bias(capsys: pytest.CaptureFixture[str]) -> None:
+    load("off_policy").main(repeats=4000)
+    lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
+    assert len(lines) == 4
+    assert all(float(bias) < 3.0 * float(noise) for bias, noise in lines)

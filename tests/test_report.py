@@ -15,7 +15,7 @@ from swor.experiments.reproduce.report.html import chart, image, section, table
 from swor.experiments.reproduce.report.numbers import rank_correlation
 from swor.experiments.reproduce.report.page import missing, page
 from swor.experiments.reproduce.report.tsp import ahead, gap_traces, on_par
-from swor.experiments.reproduce.report.vae import beside_paper, compare_table, lowest
+from swor.experiments.reproduce.report.vae import bars, beside_paper, compare_table, epochs, lowest
 from swor.experiments.vae.tables import PAPER
 
 pytest.importorskip("plotly")
@@ -57,6 +57,14 @@ def test_table_1_in_reverse_differs() -> None:
     for row in rows:
         row["log_variance"] = str(-float(row["log_variance"]))
     assert [claim.agrees for claim in compare_table(rows, "digits", 2)] == [False, False]
+
+
+def test_no_variance_at_all_leaves_a_gap() -> None:
+    rows = variance_rows(0.0)
+    rows[0]["log_variance"] = "-inf"
+    assert [trace.y for trace in epochs(rows)][0] == [None]
+    assert None in bars(rows)[0].y
+    assert "−inf" in beside_paper(rows, 2)
 
 
 def test_the_lowest_of_each_curve() -> None:
@@ -114,7 +122,7 @@ def small_page(path: Path) -> str:
             ),
             missing("curves"),
         ],
-        shortened=True,
+        short=True,
     )
 
 

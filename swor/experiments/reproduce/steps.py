@@ -9,7 +9,7 @@ from pathlib import Path
 
 from swor.experiments.bernoulli.settings import Settings as Bernoulli
 from swor.experiments.reproduce import actions
-from swor.experiments.reproduce.cost import TSP_STEP, VAE_EPOCH, VARIANCE
+from swor.experiments.reproduce.cost import TIMES, TSP_STEP, VAE_EPOCH, VARIANCE
 from swor.experiments.reproduce.sizes import REFERENCE, Sizes
 from swor.experiments.tsp.command import Tsp
 from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
@@ -63,7 +63,7 @@ def vae_steps(sizes: Sizes, data_dir: Path | None) -> Iterator[Step]:
                         log_every=10 if data == "digits" else 100,
                     )
                     runs.append(f"vae-{data}-{dims}-{estimator}-{k}-seed{seed}")
-                    seconds = sizes.epochs * VAE_EPOCH[data]
+                    seconds = sizes.epochs * VAE_EPOCH[data] * TIMES.get(estimator, 1.0)
                     yield Step(runs[-1], partial(actions.train_vae, settings), seconds)
             reference = f"vae-{data}-{dims}-{REFERENCE[0]}-{REFERENCE[1]}-seed{sizes.seeds[0]}"
             measured = partial(actions.measure_variance, sizes, dims, data_dir, reference)
@@ -103,7 +103,7 @@ def tsp_steps(sizes: Sizes) -> Iterator[Step]:
 
 def variance_seconds(sizes: Sizes, data: str) -> float:
     """Measuring the variance: repetitions on all models, at several k on the last."""
-    models = sizes.epochs // sizes.keep_every
-    cases = 26 if sizes.all_estimators else 8
-    gradients = cases * (2 * sizes.repetitions + models * sizes.repetitions_before)
-    return gradients * VARIANCE[data]
+    before = sizes.epochs // sizes.keep_every - 1
+    cases = 29 if sizes.all_estimators else 8
+    gradients = 2 * sizes.repetitions + before * sizes.repetitions_before
+    return cases * gradients * VARIANCE[data]

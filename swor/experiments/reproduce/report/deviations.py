@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swor.experiments.reproduce.report.html import bullets, section
+from swor.experiments.reproduce.sizes import Sizes
 
 EVERYWHERE = (
     "Figure 1 is exact. With 1000 sampled gradients per point, as in the paper, the variances at "
@@ -26,15 +27,25 @@ EVERYWHERE = (
     "outcomes: only then do the paper's equations agree with one another.",
     "The batch size of the VAE is 200 in the full run, as in the released code.",
 )
-SHORTENED = (
-    "This is a short run. The VAE is trained on 8 × 8 digits that come with scikit-learn, for 150 "
-    "epochs, with batches of 100; the travelling salesman has 10 nodes, 300 steps and a learning "
-    "rate of 5e-4. One seed each: small differences mean nothing. `swor reproduce --full` runs the "
-    "paper's sizes.",
-)
 
 
-def deviations(*, shortened: bool) -> str:
+def shortened(sizes: Sizes) -> str:
+    """What a short run leaves out."""
+    return (
+        f"This is a short run. The VAE is trained on 8 × 8 digits that come with scikit-learn, for "
+        f"{sizes.epochs} epochs, with batches of {sizes.batch_size}; its variances are of "
+        f"{sizes.repetitions} gradients. The travelling salesman has {sizes.nodes} nodes, "
+        f"{sizes.steps} steps and a learning rate of {sizes.learning_rate:g}. There is one seed: small "
+        "differences mean nothing. `swor reproduce --full` runs the paper's sizes."
+    )
+
+
+def deviations(sizes: Sizes) -> str:
     """What differs, and why."""
-    items = (*SHORTENED, *EVERYWHERE) if shortened else EVERYWHERE
+    items = (shortened(sizes), *EVERYWHERE) if is_short(sizes) else EVERYWHERE
     return section("deviations", "Where this deviates from the paper, and why", bullets(items))
+
+
+def is_short(sizes: Sizes) -> bool:
+    """Whether the data are not the paper's."""
+    return "digits" in sizes.data

@@ -11,14 +11,14 @@ from pathlib import Path
 from swor.experiments.folder import RunFolder
 from swor.experiments.reproduce.perform import is_done
 from swor.experiments.reproduce.report.claims import Claim, summary
-from swor.experiments.reproduce.report.deviations import deviations
+from swor.experiments.reproduce.report.deviations import deviations, is_short
 from swor.experiments.reproduce.report.figure1 import figure1
 from swor.experiments.reproduce.report.html import paragraph, section
 from swor.experiments.reproduce.report.provenance import provenance
 from swor.experiments.reproduce.report.small import small_domain
 from swor.experiments.reproduce.report.tsp import figure3
 from swor.experiments.reproduce.report.vae import figure2, table1
-from swor.experiments.reproduce.sizes import SHORT, Sizes
+from swor.experiments.reproduce.sizes import Sizes
 from swor.experiments.reproduce.steps import Step
 
 Part = Callable[[Path], tuple[str, list[Claim]]]
@@ -40,9 +40,8 @@ def write_report(folder: RunFolder, steps: Sequence[Step], sizes: Sizes) -> Path
             html, found = missing(step), []
         contents.append(html)
         claims += found
-    shortened = sizes.data == SHORT.data
-    contents += [deviations(shortened=shortened), provenance(folder.path, steps)]
-    return folder.write_text("report.html", page(claims, contents, shortened=shortened))
+    contents += [deviations(sizes), provenance(folder.path, steps)]
+    return folder.write_text("report.html", page(claims, contents, short=is_short(sizes)))
 
 
 def parts(sizes: Sizes) -> Iterator[tuple[str, Part]]:
@@ -62,13 +61,13 @@ def missing(step: str) -> str:
     return section(f"missing-{step}", step, f"<div class='missing'>{paragraph(text)}</div>")
 
 
-def page(claims: Sequence[Claim], contents: Sequence[str], *, shortened: bool) -> str:
+def page(claims: Sequence[Claim], contents: Sequence[str], *, short: bool) -> str:
     """The whole page."""
     from plotly.offline import get_plotlyjs
 
     agree = sum(claim.agrees is True for claim in claims)
     compared = sum(claim.agrees is not None for claim in claims)
-    kind = "A short run" if shortened else "The paper's sizes"
+    kind = "A short run" if short else "The paper's sizes"
     lead = f"{kind}: {agree} of {compared} findings that can be compared agree with the paper."
     style, script = (_beside(name) for name in ("page.css", "page.js"))
     return f"""<!doctype html>

@@ -131,7 +131,7 @@ def bars(rows: Rows) -> list[Trace]:
                 "log-variance",
                 1,
                 [label(r["estimator"]) for r in ordered],
-                [float(r["log_variance"]) for r in ordered],
+                [_height(r) for r in ordered],
                 view=part,
                 kind="bar",
                 text=[f"k = {r['k']}, {r['evaluations']} evaluations" for r in ordered],
@@ -139,6 +139,12 @@ def bars(rows: Rows) -> list[Trace]:
             )
         )
     return traces
+
+
+def _height(row: Mapping[str, str]) -> float | None:
+    """A log-variance, or None where there is no variance at all."""
+    value = float(row["log_variance"])
+    return value if math.isfinite(value) else None
 
 
 def epochs(rows: Rows) -> list[Trace]:
@@ -156,7 +162,7 @@ def epochs(rows: Rows) -> list[Trace]:
                 f"{entry.label}, k = {entry.k}",
                 colour(name),
                 [int(r["epoch"]) for r in mine],
-                [float(r["log_variance"]) for r in mine],
+                [_height(r) for r in mine],
                 dash={"-": "solid", "--": "dash", ":": "dot"}[entry.line],
                 error=[2.0 * float(r["standard_error"]) for r in mine],
             )

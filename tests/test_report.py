@@ -62,7 +62,7 @@ def test_table_1_in_reverse_differs() -> None:
 def test_no_variance_at_all_leaves_a_gap() -> None:
     rows = variance_rows(0.0)
     rows[0]["log_variance"] = "-inf"
-    assert [trace.y for trace in epochs(rows)][0] == [None]
+    assert next(trace.y for trace in epochs(rows)) == [None]
     assert None in bars(rows)[0].y
     assert "−inf" in beside_paper(rows, 2)
 

@@ -36,9 +36,9 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
     "vae": "What does a training step of the categorical VAE cost?",
-    "vae-shares": "Where does its time go?",
+    "vae-shares": "Where does the time of that step go?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
-    "tsp-shares": "Where does its time go?",
+    "tsp-shares": "And where does the time of that one go?",
     "soak": "Does memory stay flat?",
 }
 
@@ -55,12 +55,14 @@ def section(name: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Numbers with three digits."""
+    """Numbers with three digits, or all that are before the point."""
     try:
         number = float(text)
     except ValueError:
         return text
-    return text if number.is_integer() and "e" not in text else f"{number:.3g}"
+    if number.is_integer() and text.isdigit():
+        return text
+    return f"{number:.0f}" if abs(number) >= 100.0 else f"{number:.3g}"
 
 
 def main() -> None:

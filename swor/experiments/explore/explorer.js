@@ -9,7 +9,7 @@ const LABELS = {
   stratified: "stratified", systematic: "systematic",
 };
 const STRIPS = ["reinforce", "sum_and_sample", "raj", "importance_weighted", "risk", "unordered_set"];
-const LARGEST_WORK = 2e6;
+const LARGEST_WORK = 5e6;  // about a second; k is limited so that the page stays quick
 const element = (id) => document.getElementById(id);
 const state = { logits: [], f: [], p: [], dots: {}, timer: null };
 

@@ -65,40 +65,43 @@ function permutations(k) {
     Array.from({ length: k }, (_, i) => [...order.slice(0, i), k - 1, ...order.slice(i)]));
 }
 
-// What an estimate is centred at, and the sums of what deviates from there.
+// Sums over samples of how far an estimate and its gradient are from the truth. With c_s = w_s (f_s − b_s) and
+// C = Σ c_s the gradient is Σ_s c_s e_s − C p, so a sample costs k operations and not one for every outcome.
 class Moments {
   constructor(p, f) {
     this.p = p;
     this.mean = dot(p, f);
     this.gradient = p.map((x, i) => x * (f[i] - this.mean));
-    this.bias = 0;
-    this.square = 0;
-    this.gradientBias = new Float64Array(p.length);
-    this.gradientSquare = 0;
+    this.pp = dot(p, p);
+    this.pg = dot(p, this.gradient);
+    this.gg = dot(this.gradient, this.gradient);
+    this.mass = this.bias = this.square = this.total = this.gradientSquare = 0;
+    this.scores = new Float64Array(p.length);
   }
 
-  // A sample: outcomes, weights, costs and baselines, drawn with some probability.
+  // A sample of distinct outcomes: weights, costs and baselines, drawn with some probability.
   add(probability, outcomes, weight, cost, baseline) {
-    const away = dot(weight, cost) - this.mean;
+    let away = -this.mean, total = 0;
+    for (let i = 0; i < outcomes.length; i++) {
+      away += weight[i] * cost[i];
+      total += weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
+    }
+    let square = total * total * this.pp + 2 * total * this.pg + this.gg;
+    for (let i = 0; i < outcomes.length; i++) {
+      const s = outcomes[i], c = weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
+      square += c * (c - 2 * (this.p[s] * total + this.gradient[s]));
+      this.scores[s] += probability * c;
+    }
+    this.mass += probability;
     this.bias += probability * away;
     this.square += probability * away * away;
-    const g = new Float64Array(this.p.length);
-    let total = 0;
-    outcomes.forEach((s, i) => {
-      const c = weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
-      g[s] += c;
-      total += c;
-    });
-    for (let i = 0; i < g.length; i++) {
-      const difference = g[i] - this.p[i] * total - this.gradient[i];
-      this.gradientBias[i] += probability * difference;
-      this.gradientSquare += probability * difference * difference;
-    }
+    this.total += probability * total;
+    this.gradientSquare += probability * square;
   }
 
   result() {
-    const bias2 = this.gradientBias.reduce((a, b) => a + b * b, 0);
-    const tiny = 1e-24 * (1 + dot(this.gradient, this.gradient));
+    const away = this.p.map((x, i) => this.scores[i] - x * this.total - this.mass * this.gradient[i]);
+    const bias2 = dot(away, away), tiny = 1e-14 * (this.gg + this.mean * this.mean);
     const clean = (x) => (x < tiny ? 0 : x);
     return {
       bias: this.bias,
@@ -119,14 +122,9 @@ const OF_THE_SET = {
   risk: (sizes) => ({ weight: normalised(sizes), control: sizes.map(() => normalised(sizes)) }),
 };
 
+// Weights p / q for the time t of the threshold.
 function importance(sizes, rest, t) {
-  const weight = sizes.map((x) => (rest > 0 ? x / -Math.expm1(-x * t) : x));
-  if (sizes.length === 1) return { weight, control: null };
-  return { weight, control: sizes.map((own, s) => weight.map((w, i) => (i === s ? own : w))) };
-}
-
-function normalise({ weight, control }) {
-  return { weight: normalised(weight), control: control && control.map(normalised) };
+  return { weight: sizes.map((x) => (rest > 0 ? x / -Math.expm1(-x * t) : x)) };
 }
 
 // The time t = e^x of the threshold: nodes, and their probabilities together with the set's.
@@ -168,12 +166,24 @@ function addSet(moments, p, f, chosen, orders) {
     const { weight, probability } = raj(order.map((i) => sizes[i]), rest);
     moments.raj.add(probability, order.map((i) => chosen[i]), weight, order.map((i) => cost[i]), null);
   }
+  addThresholds(moments, chosen, sizes, rest, cost, set.probability);
+}
+
+// Importance weights and normalised ones at every threshold; their baselines from two sums, Σ w and Σ w f.
+function addThresholds(moments, chosen, sizes, rest, cost, ofTheSet) {
+  const k = sizes.length, scaled = new Float64Array(k), plain = new Float64Array(k), other = new Float64Array(k);
   for (const [t, probability] of thresholds(sizes, rest)) {
-    const plain = importance(sizes, rest, t), scaled = normalise(plain);
-    const both = [["importance_weighted", plain], ["normalized_importance_weighted", scaled]];
-    for (const [name, { weight, control }] of both) {
-      moments[name].add(rest > 0 ? probability : set.probability, chosen, weight, cost, baselines(control, cost));
+    const { weight } = importance(sizes, rest, t);
+    const total = sum(weight), mean = dot(weight, cost);
+    for (let s = 0; s < k; s++) {
+      const own = sizes[s] - weight[s];
+      scaled[s] = weight[s] / total;
+      plain[s] = k > 1 ? mean + own * cost[s] : 0;
+      other[s] = k > 1 ? plain[s] / (total + own) : 0;
     }
+    const chance = rest > 0 ? probability : ofTheSet;
+    moments.importance_weighted.add(chance, chosen, weight, cost, plain);
+    moments.normalized_importance_weighted.add(chance, chosen, scaled, cost, other);
   }
 }
 
@@ -233,12 +243,14 @@ function strata(p, f, k) {
   ends[p.length - 1] = k;
   const at = (u) => ends.findIndex((end) => u < end);
   const cuts = [...new Set([0, 1, ...ends.map((e) => e - Math.floor(e))])].sort((a, b) => a - b);
-  const systematic = new Moments(p, f), weight = Array(k).fill(1 / k);
+  const systematic = new Moments(p, f);
   for (let i = 1; i < cuts.length; i++) {
     if (cuts[i] - cuts[i - 1] < 1e-15) continue;
     const middle = (cuts[i] + cuts[i - 1]) / 2;
-    const outcomes = weight.map((_, j) => at(j + middle));
-    systematic.add(cuts[i] - cuts[i - 1], outcomes, weight, outcomes.map((o) => f[o]), null);
+    const counts = new Map();
+    for (let j = 0; j < k; j++) counts.set(at(j + middle), (counts.get(at(j + middle)) || 0) + 1 / k);
+    const outcomes = [...counts.keys()];
+    systematic.add(cuts[i] - cuts[i - 1], outcomes, [...counts.values()], outcomes.map((o) => f[o]), null);
   }
   const result = { bias: 0, gradientBias: 0, variance: 0, gradientVariance: 0 };
   for (let j = 0; j < k; j++) {
@@ -253,11 +265,11 @@ function strata(p, f, k) {
   return { stratified: result, systematic: systematic.result() };
 }
 
-// How much work the exact sums of a size are; beyond 2 million orders the page would stall.
+// How much work the exact sums of a size are: for every set its orders, and some 150 thresholds.
 function work(n, k) {
   let sets = 1, orders = 1;
   for (let i = 0; i < k; i++) { sets = sets * (n - i) / (i + 1); orders *= i + 1; }
-  return sets * orders;
+  return sets * (orders + 150) * k;
 }
 
-globalThis.maths = { exactMoments, unorderedSet, importance, normalise, raj, work, sum, dot };
+globalThis.maths = { exactMoments, unorderedSet, importance, raj, work, sum, dot };

@@ -37,7 +37,7 @@ def all_steps(sizes: Sizes, data_dir: Path | None = None) -> list[Step]:
     """The steps of a reproduction, in an order in which they can be done."""
     return [
         Step("rules", actions.rules, 5.0),
-        Step("bernoulli", partial(actions.figure1, Bernoulli(repeats=sizes.repeats)), 60.0),
+        Step("bernoulli", partial(actions.figure1, Bernoulli(repeats=sizes.repeats)), 15.0),
         *vae_steps(sizes, data_dir),
         *tsp_steps(sizes),
     ]

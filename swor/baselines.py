@@ -106,8 +106,8 @@ class MovingAverage(nn.Module):
         decay: β, from 0 (the mean cost of the last step) to 1.
 
     >>> average = MovingAverage(decay=0.5)
-    >>> [average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0)]
-    [0.0, 4.0, 3.0]
+    >>> tuple(average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0))
+    (0.0, 4.0, 3.0)
     """
 
     average: Tensor

@@ -65,8 +65,8 @@ def compare(
     >>> dist = torch.distributions.Categorical(logits=logits)
     >>> names = ["unordered_set", "reinforce"]
     >>> result = compare(names, lambda x: x / 6, dist, parameters=[logits], k=3, repeats=200)
-    >>> [row.name for row in result.rows]
-    ['unordered_set', 'reinforce']
+    >>> tuple(row.name for row in result.rows)
+    ('unordered_set', 'reinforce')
     """
     check_k(k)
     entries = _entries(estimators)

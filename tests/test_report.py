@@ -148,7 +148,8 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     log.click();
     seen.push(lines.layout.yaxis.type, lines._fullLayout.xaxis.title.text);
     const slider = document.querySelector("input[type=range]");
-    slider.value = 1; slider.dispatchEvent(new Event("input"));
+    seen.push(slider.value);
+    slider.value = 0; slider.dispatchEvent(new Event("input"));
     seen.push(document.querySelector("output").textContent);
     const before = document.documentElement.dataset.theme;
     document.getElementById("theme").click();
@@ -162,4 +163,4 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert failures == []
     assert console == ""
     assert seen[:3] == [2, "log", "1,2"]
-    assert seen[3:] == [1, "true", "false", "linear", "x", "k = 2", True, True, True]
+    assert seen[3:] == [1, "true", "false", "linear", "x", "1", "k = 1", True, True, True]

@@ -77,7 +77,7 @@ def spec(
         y: title of the axis.
         log: whether the scale starts as a logarithmic one; the reader can change it. False leaves
             out the choice.
-        slider: choose between the views by a slider and not by buttons.
+        slider: choose between the views by a slider and not by buttons, starting at the second.
         views: what the views are, for the choice.
     """
     names = list(dict.fromkeys(trace.view for trace in traces))

@@ -90,7 +90,7 @@ function viewButtons(chart, controls) {
 function viewSlider(chart, controls) {
   const slider = document.createElement("input");
   const shown = document.createElement("output");
-  Object.assign(slider, { type: "range", min: 0, max: chart.spec.views.length - 1, value: 0 });
+  Object.assign(slider, { type: "range", min: 0, max: chart.spec.views.length - 1, value: chart.spec.views.indexOf(chart.view) });
   slider.setAttribute("aria-label", chart.spec.viewsLabel);
   shown.textContent = chart.view;
   slider.addEventListener("input", () => {
@@ -110,7 +110,7 @@ function logButton(chart, controls) {
 
 function addChart(figure) {
   const spec = JSON.parse(figure.querySelector("script").textContent);
-  const chart = { spec, plot: figure.querySelector(".plot"), view: spec.views[0], log: spec.log };
+  const chart = { spec, plot: figure.querySelector(".plot"), view: spec.views[spec.slider ? 1 : 0], log: spec.log };  // one sample is the dull case
   const controls = figure.querySelector(".controls");
   if (spec.views.length > 1) {
     controls.append(Object.assign(document.createElement("span"), { textContent: spec.viewsLabel }));

@@ -140,10 +140,11 @@ def log_draws(
         first = torch.logsumexp(2.0 * half - f.log_u, dim=-1) + f.log_p_over_u
         return first, first.unsqueeze(-1)
     v = torch.exp(torch.cat([half - f.log_u, half], dim=-2))  # each left out, and none
-    log_sums = torch.log(v @ v.mT)
+    log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
     log_one, log_two = log_sums[..., :-1, -1], log_sums[..., :-1, :-1]
     first = log_one + f.log_p_over_u
-    return first, log_two - log_one.unsqueeze(-1) + f.log_p_over_u.unsqueeze(-2)
+    second = log_two.sub_(log_one.unsqueeze(-1)).add_(f.log_p_over_u.unsqueeze(-2))
+    return first, second
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:

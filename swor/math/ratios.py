@@ -134,8 +134,8 @@ def leave_one_out(
     log_r = log_r.masked_fill(found.exact, 0.0).to(log_p.dtype)
     if not second_order:
         return log_r
-    log_r2 = found.log_second - found.log_p.unsqueeze(-2)
-    return log_r, log_r2.masked_fill(found.exact_pairs, 0.0).to(log_p.dtype)
+    log_r2 = found.log_second.sub_(found.log_p.unsqueeze(-2)).masked_fill_(found.exact_pairs, 0.0)
+    return log_r, log_r2.to(log_p.dtype)
 
 
 @torch.no_grad()

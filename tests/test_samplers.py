@@ -351,3 +351,12 @@ def test_empty_batches(batch):
         assert draw(model, 3).value.shape == (*batch, 3, 20)
     assert swor.with_replacement(log_probs, 3).value.shape == (*batch, 3)
     assert swor.top_k_and_sample(log_probs, 3, m="auto").value.shape == (*batch, 3)
+
+
+def test_a_mask_may_leave_whole_blocks_empty():
+    """A thousand outcomes of which two are possible: most blocks of the race have no mass."""
+    log_probs = torch.full((1000,), -torch.inf)
+    log_probs[[3, 700]] = math.log(0.5)
+    sample = swor.gumbel_top_k(log_probs.expand(50, 1000), 2, generator=seeded())
+    assert (sample.value.sort(-1).values == torch.tensor([3, 700])).all()
+    assert (sample.log_rest == -torch.inf).all() and (sample.kappa == -torch.inf).all()

@@ -1,0 +1,61 @@
+"""A training command from start to end: its folder, the training, and what it says at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from swor.experiments.errors import UserError
+from swor.experiments.folder import RunFolder, create, unused
+from swor.experiments.task import Batch, Task, Training
+from swor.experiments.training import is_main, on_main, train
+
+STOPPED = "Stopped at the end of a step, and saved. Continue with: swor {command} --resume {path}"
+
+
+def run(
+    task: Task[Batch],
+    settings: Training,
+    *,
+    command: str,
+    name: str,
+    resume: Path | None,
+    out: Path | None,
+    finish: Callable[[Path], None] | None = None,
+) -> Path:
+    """Train a task in its folder, and return the folder.
+
+    Args:
+        task: what is trained.
+        settings: of the run.
+        command: its name on the command line.
+        name: of a new folder below ``runs``, if ``out`` names none.
+        resume: the folder of a run to continue, or None.
+        out: the folder of a new run, or None.
+        finish: what is left to do in the folder when training has finished.
+    """
+    path = on_main(lambda: run_folder(settings, name, resume, out), cpu=settings.cpu)
+    finished = train(task, path, settings, resume=resume is not None)
+    if is_main(cpu=settings.cpu):
+        RunFolder(path).write_settings(settings)  # a resumed run may have been given more of them
+        if finished and finish is not None:
+            finish(path)
+        ended = f"The run is in {path}"
+        print(ended if finished else STOPPED.format(command=command, path=path))
+    if not finished:
+        raise KeyboardInterrupt
+    return path
+
+
+def run_folder(settings: Training, name: str, resume: Path | None, out: Path | None) -> Path:
+    """The folder to resume, or a new one with the settings in it."""
+    if resume is not None:
+        if out is not None:
+            raise UserError(
+                f"--resume and --out {out} were given; expected one of them, since a run continues "
+                "in its own folder. Leave out --out."
+            )
+        return resume
+    folder = create(out or unused(Path("runs"), name))
+    folder.write_settings(settings)
+    return folder.path

@@ -64,9 +64,7 @@ def gumbel_top_k_sharded(
     with torch.no_grad():
         top = full.amax(-1, keepdim=True)
         top = top.masked_fill(top == -torch.inf, 0.0)
-    relative = (
-        full - top
-    )  # a difference to the largest, so that a shift of the logits costs no digits
+    relative = full - top  # so that a shift of the logits costs no digits
     log_mass = _log_sum_exp(relative).double() + top.squeeze(-1).double()
     with torch.no_grad():
         noise = shard_generator(generator, rank, logits.device)

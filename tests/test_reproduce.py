@@ -73,6 +73,23 @@ def test_a_failed_step_is_repeated(tmp_path: Path) -> None:
     assert is_done(tmp_path, "late")
 
 
+def stop_after(name: str, out: Path) -> None:
+    """A step that is stopped after it has written a file, and says what it finds of it next time."""
+    if (out / name).exists():
+        return note(out)
+    out.mkdir()
+    (out / name).touch()
+    raise RuntimeError("stopped")
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "variance.csv"])
+def test_a_step_that_was_stopped_continues_in_its_folder(tmp_path: Path, name: str) -> None:
+    chosen = [Step("long", partial(stop_after, name), 1.0)]
+    assert steps(tmp_path, chosen) == ["long: RuntimeError: stopped"]
+    assert steps(tmp_path, chosen) == []
+    assert noted(tmp_path) == ["long"]
+
+
 def test_in_processes(tmp_path: Path) -> None:
     chosen = [Step(name, partial(record, name), 1.0) for name in "abc"]
     assert steps(tmp_path, chosen, jobs=2) == []

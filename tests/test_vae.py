@@ -195,6 +195,16 @@ def test_training_improves_the_elbo(name: str, tmp_path: Path) -> None:
     assert valid[-1]["negative_elbo"] < 0.8 * valid[0]["negative_elbo"]
 
 
+def test_the_seed_decides_what_a_method_starts_from() -> None:
+    images = load("digits")
+    first, again, other = (
+        VAETask(replace(DIGITS, estimator="relax", k=1, seed=seed), images).method.state_dict()
+        for seed in (0, 0, 1)
+    )
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
 def test_learning_rates_are_the_papers() -> None:
     rates = {n: VAE(estimator=n).rate for n in ("unordered_set", "arsm", "relax")}
     assert rates == {"unordered_set": 1e-3, "arsm": 3e-4, "relax": 1e-4}
@@ -284,8 +294,10 @@ def test_estimators_are_compared_at_equal_evaluations() -> None:
     assert rows["arsm"] == (1, 1, 1)
 
 
-def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> None:
-    settings = Variance(
+@pytest.fixture
+def few(run: Path, tmp_path: Path) -> Variance:
+    """A small table."""
+    return Variance(
         run=run,
         estimators=("relax", "reinforce_shared_sample", "unordered_set"),
         repetitions=4,
@@ -295,7 +307,10 @@ def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> No
         epochs=(0, 2),
         out=tmp_path / "variance",
     )
-    folder = vae_variance(settings)
+
+
+def test_the_variance_command_writes_its_tables(few: Variance, tmp_path: Path) -> None:
+    folder = vae_variance(few)
     with (folder / "variance.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {r["epoch"] for r in rows} == {"0", "2"}
@@ -305,9 +320,44 @@ def test_the_variance_command_writes_its_tables(run: Path, tmp_path: Path) -> No
     assert "7.05" not in table  # the paper's figures are for MNIST
     assert (folder / "variance.png").stat().st_size > 0
     with pytest.raises(UserError, match="models of the epochs"):
-        vae_variance(replace(settings, epochs=(7,), out=tmp_path / "none"))
+        vae_variance(replace(few, epochs=(7,), out=tmp_path / "none"))
     with pytest.raises(UserError, match="expected at least 3"):
-        vae_variance(replace(settings, repetitions=2))
+        vae_variance(replace(few, repetitions=2))
+
+
+def test_an_interrupted_measurement_continues_to_the_same_numbers(
+    few: Variance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = (vae_variance(few) / "variance.csv").read_text()
+    plain, draws = Gradient.__call__, []
+
+    def struck(self: Gradient, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        draws.append(self.method.name)
+        if len(draws) == 11:  # in the fourth case, of seven
+            raise KeyboardInterrupt
+        return plain(self, number)
+
+    monkeypatch.setattr(Gradient, "__call__", struck)
+    part = tmp_path / "part"
+    with pytest.raises(KeyboardInterrupt):
+        vae_variance(replace(few, out=part))
+    assert f"swor vae-variance --resume {part}" in capsys.readouterr().out
+    kept = (part / "variance.csv").read_text()
+    assert whole.startswith(kept)
+    assert kept.count("\n") == 1 + 3 * 3
+    draws.clear()
+    assert main(["vae-variance", "--resume", str(part), "--seed", "1"]) == 1
+    assert "seed was 0 and is 1" in capsys.readouterr().err
+    assert main(["vae-variance", "--resume", str(part)]) == 130  # the strike is in the third case
+    draws[:] = range(11)
+    assert main(["vae-variance", "--resume", str(part)]) == 0
+    assert (part / "variance.csv").read_text() == whole
+    (part / "variance.csv").write_text("epoch,k\n1,\n")
+    with pytest.raises(UserError, match="expected the table that vae-variance wrote"):
+        vae_variance(replace(few, out=None, resume=part))
 
 
 def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:

@@ -24,17 +24,28 @@ class ControlVariate(nn.Module):
         n: the number of variables; 1 if the distribution is no product.
         c: the number of categories of each.
         hidden: the widths of the hidden layers.
+        generator: of the initial weights.
 
     >>> ControlVariate(20, 10)(torch.zeros(64, 1, 20, 10)).shape
     torch.Size([64, 1])
     """
 
-    def __init__(self, n: int, c: int, hidden: tuple[int, ...] = (200, 200)) -> None:
+    def __init__(
+        self,
+        n: int,
+        c: int,
+        hidden: tuple[int, ...] = (200, 200),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         widths = [n * c, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.Softplus()]  # smooth: c is differentiated twice
+            linear = nn.Linear(before, after)
+            for weights in (linear.weight, linear.bias):
+                nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
+            layers += [linear, nn.Softplus()]  # smooth: c is differentiated twice
         last = nn.Linear(widths[-1], 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)

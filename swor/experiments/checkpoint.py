@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from swor.experiments.errors import UserError
 from swor.experiments.records import Meter
+from swor.experiments.resume import as_json, require_same
 
 if TYPE_CHECKING:
     from swor.experiments.task import Task, Training
@@ -46,7 +47,7 @@ class Checkpoint:
         """Write everything that the rest of the run depends on."""
         content = {
             "format": FORMAT,
-            "settings": _json(settings),
+            "settings": as_json(settings),
             "position": asdict(position),
             "meter": {"count": meter.count, "totals": dict(meter.totals)},
             "model": task.model.state_dict(),
@@ -85,30 +86,12 @@ def resume_from(
 ) -> Position:
     """Continue from a checkpoint that was written with the same settings."""
     content = checkpoint.load()
-    _require_same(json.loads(content["settings"]), settings, checkpoint.path)
+    require_same(json.loads(content["settings"]), settings, checkpoint.path)
     task.model.load_state_dict(content["model"])
     task.optimizer.load_state_dict(content["optimizer"])
     task.load_state(content["task"])
     meter.count, meter.totals = content["meter"]["count"], content["meter"]["totals"]
     return Position(**content["position"])
-
-
-def _require_same(before: dict[str, Any], settings: Training, path: Path) -> None:
-    now = json.loads(_json(settings))
-    free = {f.name for f in fields(settings) if f.metadata.get("may_change")}
-    names = sorted((before.keys() | now.keys()) - free)
-    missing = "not a setting"
-    changed = [
-        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
-        for name in names
-        if before.get(name, missing) != now.get(name, missing)
-    ]
-    if changed:
-        raise UserError(
-            f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
-            f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
-            "another run."
-        )
 
 
 def keep_model(path: Path, model: nn.Module) -> None:
@@ -142,7 +125,3 @@ def _publish(part: Path, path: Path) -> None:
     with part.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(part, path)
-
-
-def _json(settings: Training) -> str:
-    return json.dumps(asdict(settings), default=str, sort_keys=True)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from swor.experiments.errors import UserError
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -93,6 +95,22 @@ def unused(parent: Path, name: str) -> Path:
     while (path := parent / f"{name}-{number}").exists():
         number += 1
     return path
+
+
+def run_folder(
+    settings: DataclassInstance, name: str, resume: Path | None, out: Path | None
+) -> Path:
+    """The folder to resume, or a new one with the settings in it."""
+    if resume is not None:
+        if out is not None:
+            raise UserError(
+                f"--resume and --out {out} were given; expected one of them, since a run continues "
+                "in its own folder. Leave out --out."
+            )
+        return resume
+    folder = create(out or unused(Path("runs"), name))
+    folder.write_settings(settings)
+    return folder.path
 
 
 def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:

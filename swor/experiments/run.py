@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from swor.experiments.errors import UserError
-from swor.experiments.folder import RunFolder, create, unused
+from swor.experiments.folder import RunFolder, run_folder
 from swor.experiments.task import Batch, Task, Training
 from swor.experiments.training import is_main, on_main, train
 
@@ -45,17 +44,3 @@ def run(
     if not finished:
         raise KeyboardInterrupt
     return path
-
-
-def run_folder(settings: Training, name: str, resume: Path | None, out: Path | None) -> Path:
-    """The folder to resume, or a new one with the settings in it."""
-    if resume is not None:
-        if out is not None:
-            raise UserError(
-                f"--resume and --out {out} were given; expected one of them, since a run continues "
-                "in its own folder. Leave out --out."
-            )
-        return resume
-    folder = create(out or unused(Path("runs"), name))
-    folder.write_settings(settings)
-    return folder.path

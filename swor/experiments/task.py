@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -12,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from swor.experiments.errors import UserError
+from swor.experiments.resume import MAY_CHANGE
 
 Batch = TypeVar("Batch")
-
-MAY_CHANGE: Mapping[str, bool] = {"may_change": True}
-"""Metadata of a field of the settings that a resumed run may be given another value of."""
 
 
 @dataclass(frozen=True, kw_only=True)

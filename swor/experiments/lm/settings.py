@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from swor.experiments.errors import UserError
-from swor.experiments.task import MAY_CHANGE, Training
+from swor.experiments.resume import MAY_CHANGE
+from swor.experiments.task import Training
 
 
 @dataclass(frozen=True, kw_only=True)

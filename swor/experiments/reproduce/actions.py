@@ -20,6 +20,7 @@ from swor.experiments.tsp.problem import validation_instances
 from swor.experiments.tsp.run import tsp
 from swor.experiments.tsp.solver import optimal_lengths
 from swor.experiments.vae.figures import Figures, vae_figures
+from swor.experiments.vae.measuring import TABLE
 from swor.experiments.vae.methods import METHODS, Method
 from swor.experiments.vae.run import vae
 from swor.experiments.vae.settings import VAE
@@ -27,6 +28,8 @@ from swor.experiments.vae.tables import PAPER
 from swor.experiments.vae.variance import Variance, vae_variance
 
 CHECKPOINT = "checkpoint.pt"
+RESUMABLE = (CHECKPOINT, TABLE)
+"""Files from which a step that was stopped continues; without one of them it starts again."""
 
 
 def rules(out: Path) -> None:
@@ -57,9 +60,9 @@ def measure_variance(
         control_steps=sizes.control_steps,
         epochs=tuple(range(sizes.keep_every, sizes.epochs + 1, sizes.keep_every)),
         data_dir=data_dir,
-        out=out,
     )
-    vae_variance(settings)
+    stopped = (out / TABLE).exists()
+    vae_variance(replace(settings, resume=out) if stopped else replace(settings, out=out))
 
 
 def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:

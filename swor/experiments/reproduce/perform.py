@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from swor.experiments.folder import RunFolder
-from swor.experiments.reproduce.actions import CHECKPOINT
+from swor.experiments.reproduce.actions import RESUMABLE
 from swor.experiments.reproduce.steps import Step
 
 
@@ -47,7 +47,7 @@ def perform(step: Step, folder: Path) -> Outcome:
     torch.set_num_threads(1)
     before = outcome(folder, step.name) or Outcome(step.name)
     out = folder / step.name
-    if out.exists() and not (out / CHECKPOINT).exists():
+    if out.exists() and not any((out / name).exists() for name in RESUMABLE):
         shutil.rmtree(out)  # the remains of an attempt that failed
     began, cpu_began = time.perf_counter(), time.process_time()
     error = _attempt(step, out, folder / "logs" / f"{step.name}.txt")

@@ -23,7 +23,8 @@ class Gradient:
         self, settings: Variance, vae: CategoricalVAE, images: Tensor, name: str, k: int
     ) -> None:
         self.settings, self.vae, self.images, self.k = settings, vae, images, k
-        self.method = Method(name, vae.n, vae.c)
+        weights = seeded(settings.seed, "method", name, k)
+        self.method = Method(name, vae.n, vae.c, generator=weights)
         with torch.no_grad():
             self.evaluations = self.method.entry.evaluations(k, vae.posterior(self.minibatch(0)))
         self.train_control()

@@ -54,6 +54,7 @@ class Method(nn.Module):
         name: a key of ``METHODS``.
         n: number of latent variables.
         c: number of categories of each.
+        generator: of the initial weights of what it learns.
 
     >>> Method("straight_through", 20, 10).log_temperature
     Parameter containing:
@@ -62,7 +63,9 @@ class Method(nn.Module):
 
     log_temperature: nn.Parameter
 
-    def __init__(self, name: str, n: int, c: int) -> None:
+    def __init__(
+        self, name: str, n: int, c: int, *, generator: torch.Generator | None = None
+    ) -> None:
         super().__init__()
         if name not in METHODS:
             raise UserError(
@@ -70,7 +73,7 @@ class Method(nn.Module):
             )
         self.name, self.entry = name, METHODS[name]
         if name == "relax":
-            self.control = ControlVariate(n, c)
+            self.control = ControlVariate(n, c, generator=generator)
         elif name in ("straight_through", "gumbel_softmax"):
             self.log_temperature = nn.Parameter(torch.zeros(()))
 

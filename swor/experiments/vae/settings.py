@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from swor.experiments.data import Name
-from swor.experiments.task import MAY_CHANGE, Training
+from swor.experiments.resume import MAY_CHANGE
+from swor.experiments.task import Training
 from swor.experiments.vae.methods import LEARNING_RATES
 
 

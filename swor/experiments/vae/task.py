@@ -21,7 +21,7 @@ class VAETask(Task[Tensor]):
         n, c = settings.dims, settings.categories
         self.settings, self.images = settings, images
         self.vae = build(settings, images.train.shape[-1])
-        self.method = Method(settings.estimator, n, c)
+        self.method = Method(settings.estimator, n, c, generator=seeded(settings.seed, "method"))
         self.method.check(n, c, settings.k)
         self.model = nn.ModuleDict({"vae": self.vae, "method": self.method})
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.rate)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 import tyro
-from torch import Tensor
 from torch.distributions import Independent, OneHotCategorical
 
-from swor.experiments.checkpoint import load_model
 from swor.experiments.data import load
 from swor.experiments.errors import UserError
-from swor.experiments.folder import RunFolder, create, unused
-from swor.experiments.resume import read_settings
-from swor.experiments.vae.gradient import Gradient
+from swor.experiments.folder import RunFolder, run_folder
+from swor.experiments.resume import MAY_CHANGE, as_json, read_settings, require_same
+from swor.experiments.vae.measuring import cases, measure
 from swor.experiments.vae.methods import Method
-from swor.experiments.vae.model import CategoricalVAE
-from swor.experiments.vae.moments import log_variances
 from swor.experiments.vae.settings import VAE
 from swor.experiments.vae.tables import PAPER, Measurement, Row, label, markdown, variance_figure
 from swor.experiments.vae.task import build
-
-PARTS = ("encoder", "decoder", "both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +41,7 @@ class Variance:
         seed: seed of the samples.
         data_dir: folder of the data files; by default SWOR_DATA, or else a download.
         out: folder to write to; by default a new one in runs/.
+        resume: folder of a measurement to continue; its settings become the defaults.
     """
 
     run: tyro.conf.Positional[Path]
@@ -58,15 +54,16 @@ class Variance:
     control_steps: int = 500
     epochs: tuple[int, ...] = ()
     seed: int = 0
-    data_dir: Path | None = None
-    out: Path | None = None
+    data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
 
 def vae_variance(settings: Variance) -> Path:
     """Measure, and return the folder with variance.csv, variance.md and variance.png.
 
     Args:
-        settings: what to measure.
+        settings: what to measure; with ``resume``, those of the measurement that is continued.
     """
     if min(settings.repetitions, settings.repetitions_before) < 3:
         raise UserError(
@@ -78,26 +75,37 @@ def vae_variance(settings: Variance) -> Path:
     images = load(trained.data, settings.data_dir).train
     vae = build(trained, images.shape[-1])
     rows = comparisons(settings, trained)
-    folder = create(settings.out or unused(Path("runs"), f"{settings.run.name}-variance"))
-    folder.write_settings(settings)
-    measured: list[Measurement] = []
-    for epoch, path in models.items():
-        load_model(path, vae, prefix="vae.")
-        last = epoch == max(models)
-        measured += measure(settings, vae, images, rows, epoch, last=last)
-        write(folder, rows, measured, f"{label(trained.estimator)}, k = {trained.k}")
-    at_last = [m for m in measured if m.epoch == max(models)]
-    table = markdown(rows, at_last, trained.dims, mnist=trained.data == "mnist")
-    folder.write_text("variance.md", table)
+    folder = open_folder(settings)
+    try:
+        todo = cases(settings, rows, tuple(models))
+        measured = measure(settings, vae, images, models, todo, folder)
+    except KeyboardInterrupt:
+        print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
+        raise
+    write(folder, rows, measured, trained)
     print(f"The table is {folder.path / 'variance.md'}")
     return folder.path
 
 
+def open_folder(settings: Variance) -> RunFolder:
+    """A new folder, or the one to resume, if it was begun with the same settings."""
+    name = f"{settings.run.name}-variance"
+    path = run_folder(settings, name, settings.resume, settings.out)
+    if settings.resume is not None:
+        stored = json.loads(as_json(read_settings(Variance, path, out=None)))
+        require_same(stored, settings, path / "settings.json")
+    return RunFolder(path)
+
+
 def write(
-    folder: RunFolder, rows: Sequence[Row], measured: Sequence[Measurement], trained_with: str
+    folder: RunFolder, rows: Sequence[Row], measured: Sequence[Measurement], trained: VAE
 ) -> None:
-    """The measurements so far, and their figure."""
-    folder.write_csv("variance.csv", [m._asdict() for m in measured])
+    """The table of the last model, and the figure of all."""
+    last = max(m.epoch for m in measured)
+    at_last = [m for m in measured if m.epoch == last]
+    table = markdown(rows, at_last, trained.dims, mnist=trained.data == "mnist")
+    folder.write_text("variance.md", table)
+    trained_with = f"{label(trained.estimator)}, k = {trained.k}"
     with folder.replacing("variance.png") as draft:
         variance_figure(rows, measured, trained_with).savefig(draft, dpi=150)
 
@@ -111,7 +119,7 @@ def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
             f"{run / 'models'} has models of the epochs {list(kept)}; expected "
             f"{missing or 'at least one'}. Train with --keep-every."
         )
-    return {epoch: kept[epoch] for epoch in epochs or kept}
+    return {epoch: kept[epoch] for epoch in sorted(epochs or kept)}
 
 
 def comparisons(settings: Variance, trained: VAE) -> list[Row]:
@@ -134,26 +142,3 @@ def comparisons(settings: Variance, trained: VAE) -> list[Row]:
         paper_k = PAPER[name].k if name in PAPER else settings.k
         rows.append(Row(name, paper_k, 1 if many else settings.k, max(fits, default=1)))
     return rows
-
-
-def measure(
-    settings: Variance,
-    vae: CategoricalVAE,
-    images: Tensor,
-    rows: Sequence[Row],
-    epoch: int,
-    *,
-    last: bool,
-) -> Iterator[Measurement]:
-    """The log-variances of all estimators on one model; of the paper's k only, if not the last."""
-    from rich.progress import track
-
-    cases = [(r.estimator, k) for r in rows for k in (sorted({*r[1:]}) if last else [r.paper_k])]
-    repetitions = settings.repetitions if last else settings.repetitions_before
-    for name, k in track(cases, description=f"epoch {epoch}"):
-        gradient = Gradient(settings, vae, images, name, k)
-        parts = dict(zip(PARTS, log_variances(gradient, repetitions), strict=True))
-        for part, log_variance in parts.items():
-            yield Measurement(
-                epoch, name, k, gradient.evaluations, part, *log_variance, repetitions
-            )

@@ -16,7 +16,7 @@ from swor.experiments.reproduce.report.numbers import rank_correlation
 from swor.experiments.reproduce.report.page import missing, page
 from swor.experiments.reproduce.report.tsp import ahead, gap_traces, on_par
 from swor.experiments.reproduce.report.vae import bars, beside_paper, compare_table, epochs, lowest
-from swor.experiments.vae.tables import PAPER
+from swor.experiments.vae.published import PAPER
 
 pytest.importorskip("plotly")
 

@@ -20,7 +20,9 @@ from swor.diagnostics.enumeration import exact
 from swor.experiments.data import Images, load
 from swor.experiments.errors import UserError
 from swor.experiments.task import Place, seeded
-from swor.experiments.vae.figures import Figures, curves_figure, read_curve, vae_figures
+from swor.experiments.vae.curves import Curve, grouped, read_curve
+from swor.experiments.vae.elbo_table import markdown
+from swor.experiments.vae.figures import Figures, curves_figure, vae_figures
 from swor.experiments.vae.gradient import Gradient
 from swor.experiments.vae.methods import METHODS, Method
 from swor.experiments.vae.model import CategoricalVAE
@@ -364,18 +366,48 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
     folder = vae_figures(Figures(runs=(run,), columns=5, out=tmp_path / "figures"))
     assert {p.name for p in folder.iterdir()} == {
         "curves.csv",
+        "curves.md",
         "curves.png",
         f"images-{run.name}.png",
         "settings.json",
     }
     curves = [read_curve(run, split, 5) for split in ("train", "valid")]
-    better = curves[0]._replace(smooth=[s - 1 for s in curves[0].smooth])
+    better = curves[0]._replace(
+        settings=replace(curves[0].settings, estimator="arsm"),
+        smooth=[s - 1 for s in curves[0].smooth],
+    )
     legend = curves_figure([curves[0], better, curves[1]]).axes[0].get_legend()
     values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
     assert values == sorted(values)
     assert values[1] == round(min(curves[0].smooth), 1)
     with pytest.raises(UserError, match="no runs were given"):
         vae_figures(Figures(runs=()))
+
+
+def curve(split: str, values: list[float], **changes: object) -> Curve:
+    """A curve with a point at the end of every epoch."""
+    epochs = [float(i + 1) for i in range(len(values))]
+    settings = VAE(data="mnist", estimator="reinforce", **changes)
+    return Curve("run", settings, split, epochs, values, values)
+
+
+def test_runs_that_differ_in_their_seed_are_averaged() -> None:
+    curves = [
+        curve("valid", [10.0, 8.0, 5.0], seed=0),
+        curve("valid", [12.0, 6.0], seed=1, epochs=7),  # stopped: epochs may differ
+        curve("valid", [20.0, 20.0], k=8),
+        curve("train", [3.0, 2.0]),
+        curve("train", [5.0, 1.0], seed=1),
+        curve("train", [9.0, 9.0], k=8),
+    ]
+    first, second = grouped(curves[:3])
+    assert (first.epochs, first.smooth) == ([1.0, 2.0], [11.0, 7.0])
+    assert first.name == "REINFORCE w.r., built-in, k = 4, 2 runs"
+    assert second.name == "REINFORCE w.r., built-in, k = 8"
+    assert markdown(curves).splitlines()[4:] == [
+        f"| {first.name} | 11.0 ± 1.0 | 7.0 ± 1.0 | 5.0 | 5.5 ± 0.5 | 1.5 ± 0.5 | 89.8 | 70.4 |",
+        f"| {second.name} | 20.0 | 20.0 |  | 20.0 | 9.0 | 90.8 | 70.3 |",
+    ]
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ from swor.experiments.tsp.solver import optimal_lengths
 from swor.experiments.vae.figures import Figures, vae_figures
 from swor.experiments.vae.measuring import TABLE
 from swor.experiments.vae.methods import METHODS, Method
+from swor.experiments.vae.published import PAPER
 from swor.experiments.vae.run import vae
 from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.tables import PAPER
 from swor.experiments.vae.variance import Variance, vae_variance
 
 CHECKPOINT = "checkpoint.pt"

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import tyro
 
 from swor.experiments.errors import UserError
 from swor.experiments.folder import create, unused
-from swor.experiments.records import read_records
-from swor.experiments.resume import read_settings
+from swor.experiments.vae import elbo_table
+from swor.experiments.vae.curves import Curve, grouped, read_curve, rows
 from swor.experiments.vae.pictures import picture
-from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.tables import label, style
+from swor.experiments.vae.published import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """Draw the training and validation curves of runs, and what their models see and dream.
+
+    Runs that differ in their seed alone are averaged.
 
     Attributes:
         runs: folders of runs of swor vae, of any data and number of dimensions.
@@ -41,19 +42,8 @@ class Figures:
     out: Path | None = None
 
 
-class Curve(NamedTuple):
-    """The −ELBO of a run on a split, over its epochs."""
-
-    run: str
-    settings: VAE
-    split: str
-    epochs: list[float]
-    raw: list[float]
-    smooth: list[float]
-
-
 def vae_figures(settings: Figures) -> Path:
-    """Draw, and return the folder with curves.csv, curves.png and a picture per run.
+    """Draw, and return the folder with curves.csv, .md and .png, and a picture per run.
 
     Args:
         settings: what to draw.
@@ -72,6 +62,7 @@ def vae_figures(settings: Figures) -> Path:
     folder = create(settings.out or unused(Path("runs"), "vae-figures"))
     folder.write_settings(settings)
     folder.write_csv("curves.csv", rows(curves))
+    folder.write_text("curves.md", elbo_table.markdown(curves))
     with folder.replacing("curves.png") as draft:
         curves_figure(curves).savefig(draft, dpi=150)
     for run in settings.runs:
@@ -81,73 +72,18 @@ def vae_figures(settings: Figures) -> Path:
     return folder.path
 
 
-def read_curve(run: Path, split: str, smoothing: int) -> Curve:
-    """The curve of a run, from its metrics; without the untrained model, which is off the scale."""
-    trained = read_settings(VAE, run, out=None)
-    valid = [r for r in read_records(run, "valid") if r["epoch"]]
-    if not valid:
-        raise UserError(f"{run} has no finished epoch; expected at least one. Train it further.")
-    per_epoch = valid[0]["step"] / valid[0]["epoch"]
-    records = valid if split == "valid" else list(read_records(run, split))
-    raw = [float(r["negative_elbo"]) for r in records]
-    epochs = [r["step"] / per_epoch for r in records]
-    return Curve(run.name, trained, split, epochs, raw, smoothed(raw, smoothing))
-
-
-def smoothed(values: Sequence[float], window: int) -> list[float]:
-    r"""$s_t = \frac{1}{2 h + 1} \sum_{|i - t| \le h} v_i$: the mean of a centred window.
-
-    Towards the ends the window shrinks, so that the curve neither lags nor stops short.
-
-    >>> smoothed([1.0, 3.0, 5.0, 10.0], 3)
-    [1.0, 3.0, 6.0, 10.0]
-    """
-    out = []
-    for t in range(len(values)):
-        half = min(window // 2, t, len(values) - 1 - t)
-        near = values[t - half : t + half + 1]
-        out.append(sum(near) / len(near))
-    return out
-
-
-def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
-    """The curves as a table."""
-    return [
-        {
-            "run": curve.run,
-            "data": curve.settings.data,
-            "dims": curve.settings.dims,
-            "estimator": curve.settings.estimator,
-            "k": curve.settings.k,
-            "split": curve.split,
-            "epoch": round(epoch, 4),
-            "negative_elbo": raw,
-            "smoothed": smooth,
-        }
-        for curve in curves
-        for epoch, raw, smooth in zip(curve.epochs, curve.raw, curve.smooth, strict=True)
-    ]
-
-
 def curves_figure(curves: Sequence[Curve]) -> Figure:
     """A column of panels for each data set and domain: training above, validation below."""
     from matplotlib.figure import Figure
 
-    columns = sorted({(c.settings.data, c.settings.dims, c.settings.categories) for c in curves})
-    figure = Figure(figsize=(6.4 * len(columns), 8.4), layout="constrained")
-    panels = figure.subplots(2, len(columns), squeeze=False)
-    for column, (data, dims, categories) in enumerate(columns):
-        for row, split in enumerate(("train", "valid")):
-            mine = [
-                c
-                for c in curves
-                if (c.settings.data, c.settings.dims, c.settings.categories, c.split)
-                == (data, dims, categories, split)
-            ]
-            ax = panels[row, column]
-            _panel(ax, mine)
+    domains = sorted({curve.domain for curve in curves})
+    figure = Figure(figsize=(6.4 * len(domains), 8.4), layout="constrained")
+    panels = figure.subplots(2, len(domains), squeeze=False)
+    for column, domain in enumerate(domains):
+        for ax, split in zip(panels[:, column], ("train", "valid"), strict=True):
+            _panel(ax, [c for c in curves if (c.domain, c.split) == (domain, split)])
             name = "training" if split == "train" else "validation"
-            ax.set_title(rf"{data}, ${categories}^{{{dims}}}$, {name}")
+            ax.set_title(rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$, {name}")
     for ax in panels[-1]:
         ax.set_xlabel("epoch")
     for ax in panels[:, 0]:
@@ -157,17 +93,17 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
 
 def _panel(ax: Axes, curves: Sequence[Curve]) -> None:
     """Thin raw and thick smoothed lines; the legend is sorted by the lowest smoothed value."""
-    for curve in sorted(curves, key=lambda c: min(c.smooth)):
-        look = style(curve.settings.estimator)
-        name = f"{min(curve.smooth):.1f}  {label(curve.settings.estimator)}, k = {curve.settings.k}"
-        ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
+    for group in grouped(curves):
+        look = style(group.settings.estimator)
+        for curve in group.curves:
+            ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
         ax.plot(
-            curve.epochs,
-            curve.smooth,
+            group.epochs,
+            group.smooth,
             color=look.colour,
             linestyle=look.line,
             linewidth=1.8,
-            label=name,
+            label=f"{min(group.smooth):.1f}  {group.name}",
         )
     # The first steps are far above all else: leave them out of sight.
     late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]

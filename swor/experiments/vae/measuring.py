@@ -12,7 +12,8 @@ from swor.experiments.errors import UserError
 from swor.experiments.folder import RunFolder
 from swor.experiments.vae.gradient import Gradient
 from swor.experiments.vae.moments import log_variances
-from swor.experiments.vae.tables import Measurement, Row, label
+from swor.experiments.vae.published import label
+from swor.experiments.vae.tables import Measurement, Row
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,8 +13,8 @@ from swor.experiments.data import load
 from swor.experiments.resume import read_settings
 from swor.experiments.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.published import label
 from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.tables import label
 from swor.experiments.vae.task import VAETask
 
 if TYPE_CHECKING:

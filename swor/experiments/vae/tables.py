@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from swor.experiments.vae.published import PAPER, label, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,51 +23,6 @@ class Measurement(NamedTuple):
     log_variance: float
     standard_error: float
     repetitions: int
-
-
-class Entry(NamedTuple):
-    """A column of the paper's Table 1: its k there, and its figures by number of dimensions."""
-
-    label: str
-    k: int
-    published: Mapping[int, float]
-    colour: str  # of Okabe and Ito (2008), which colour-blind readers can tell apart
-    line: str
-
-
-PAPER = {
-    "arsm": Entry("ARSM", 1, {2: 13.45, 20: 15.55}, "#CC79A7", "-"),
-    "relax": Entry("RELAX", 1, {2: 11.67, 20: 15.86}, "#D55E00", "-"),
-    "reinforce_no_baseline": Entry("REINFORCE, none", 1, {2: 11.52, 20: 13.81}, "#000000", ":"),
-    "reinforce_shared_sample": Entry("REINFORCE, sampled", 1, {2: 7.49, 20: 8.48}, "#000000", "--"),
-    "sum_and_sample": Entry("sum-and-sample, none", 4, {2: 6.29, 20: 13.77}, "#009E73", ":"),
-    "sum_and_sample_shared_sample": Entry(
-        "sum-and-sample, sampled", 4, {2: 6.29, 20: 8.44}, "#009E73", "--"
-    ),
-    "reinforce": Entry("REINFORCE w.r., built-in", 4, {2: 6.65, 20: 7.06}, "#000000", "-"),
-    "unordered_set": Entry("unordered set, built-in", 4, {2: 6.29, 20: 7.05}, "#0072B2", "-"),
-}
-"""Table 1; k as the paper's released code has it, where single-sample estimators have k = 1."""
-
-
-def label(estimator: str) -> str:
-    """The name of an estimator in tables and legends."""
-    return PAPER[estimator].label if estimator in PAPER else estimator.replace("_", " ")
-
-
-class Style(NamedTuple):
-    """Colour and line of an estimator."""
-
-    colour: str
-    line: str
-
-
-def style(estimator: str) -> Style:
-    """How an estimator is drawn; those that the table does not have are grey."""
-    if estimator == "straight_through":
-        return Style("#E69F00", "-")
-    entry = PAPER.get(estimator)
-    return Style(entry.colour, entry.line) if entry else Style("#888888", "-.")
 
 
 class Row(NamedTuple):

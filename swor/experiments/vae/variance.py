@@ -17,8 +17,9 @@ from swor.experiments.folder import RunFolder, run_folder
 from swor.experiments.resume import MAY_CHANGE, as_json, read_settings, require_same
 from swor.experiments.vae.measuring import cases, measure
 from swor.experiments.vae.methods import Method
+from swor.experiments.vae.published import PAPER, label
 from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.tables import PAPER, Measurement, Row, label, markdown, variance_figure
+from swor.experiments.vae.tables import Measurement, Row, markdown, variance_figure
 from swor.experiments.vae.task import build
 
 

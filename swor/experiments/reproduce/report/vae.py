@@ -17,8 +17,7 @@ from swor.experiments.reproduce.report.html import (
     table,
 )
 from swor.experiments.reproduce.report.numbers import rank_correlation, ranks, read_csv
-from swor.experiments.reproduce.report.published import NEGATIVE_ELBO
-from swor.experiments.vae.tables import PAPER, label
+from swor.experiments.vae.published import NEGATIVE_ELBO, PAPER, label
 
 Rows = Sequence[Mapping[str, str]]
 CORRECTED = ("arsm", "relax")

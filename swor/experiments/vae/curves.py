@@ -1,0 +1,156 @@
+"""Curves of the −ELBO: read from runs, smoothed, averaged over seeds, and set beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from swor.experiments.errors import UserError
+from swor.experiments.records import read_records
+from swor.experiments.resume import may_change, read_settings
+from swor.experiments.vae.published import label
+from swor.experiments.vae.settings import VAE
+
+
+class Domain(NamedTuple):
+    """Data, and the outcomes of the latent variable: runs of different ones are not compared."""
+
+    data: str
+    dims: int
+    categories: int
+
+
+class Curve(NamedTuple):
+    """The −ELBO of a run on a split, over its epochs."""
+
+    run: str
+    settings: VAE
+    split: str
+    epochs: list[float]
+    raw: list[float]
+    smooth: list[float]
+
+    @property
+    def domain(self) -> Domain:
+        """What the run is trained on."""
+        return Domain(self.settings.data, self.settings.dims, self.settings.categories)
+
+    @property
+    def fixed(self) -> str:
+        """The settings that tell runs apart, but for the seed."""
+        free = may_change(self.settings) | {"seed"}
+        return str({n: v for n, v in asdict(self.settings).items() if n not in free})
+
+
+class Group(NamedTuple):
+    """Curves of one split, of runs that differ in their seed alone."""
+
+    curves: tuple[Curve, ...]
+
+    @property
+    def settings(self) -> VAE:
+        """Of the first run."""
+        return self.curves[0].settings
+
+    @property
+    def shared(self) -> str:
+        """The settings that all runs share."""
+        return self.curves[0].fixed
+
+    @property
+    def epochs(self) -> list[float]:
+        """Where all runs have a point."""
+        return min((c.epochs for c in self.curves), key=len)
+
+    @property
+    def smooth(self) -> list[float]:
+        """The mean of the smoothed curves."""
+        return [fmean(values) for values in zip(*(c.smooth for c in self.curves), strict=False)]
+
+    @property
+    def name(self) -> str:
+        """In legends and tables."""
+        rate = self.settings.learning_rate
+        parts = [
+            f"{label(self.settings.estimator)}, k = {self.settings.k}",
+            *([] if rate is None else [f"rate {rate:g}"]),
+            *([f"{len(self.curves)} runs"] if len(self.curves) > 1 else []),
+        ]
+        return ", ".join(parts)
+
+    def at(self, epoch: int) -> str:
+        """The mean of the raw curves at the end of an epoch, and half their range if several."""
+        points = [dict(zip(c.epochs, c.raw, strict=True)).get(float(epoch)) for c in self.curves]
+        return spread([p for p in points if p is not None])
+
+
+def grouped(curves: Sequence[Curve]) -> list[Group]:
+    """Curves of the same split and settings but for the seed together; the lowest group first."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(f"{curve.split} {curve.fixed}", []).append(curve)
+    return sorted((Group(tuple(g)) for g in groups.values()), key=lambda g: min(g.smooth))
+
+
+def spread(values: Sequence[float]) -> str:
+    """The mean, ± half the range if there are several.
+
+    >>> spread([1.0, 1.5]), spread([2.0]), spread([])
+    ('1.2 ± 0.2', '2.0', '')
+    """
+    if not values:
+        return ""
+    half = f" ± {(max(values) - min(values)) / 2:.1f}" if len(values) > 1 else ""
+    return f"{fmean(values):.1f}{half}"
+
+
+def read_curve(run: Path, split: str, smoothing: int) -> Curve:
+    """The curve of a run, from its metrics; without the untrained model, which is off the scale."""
+    trained = read_settings(VAE, run, out=None)
+    valid = [r for r in read_records(run, "valid") if r["epoch"]]
+    if not valid:
+        raise UserError(f"{run} has no finished epoch; expected at least one. Train it further.")
+    per_epoch = valid[0]["step"] / valid[0]["epoch"]
+    records = valid if split == "valid" else list(read_records(run, split))
+    raw = [float(r["negative_elbo"]) for r in records]
+    epochs = [r["step"] / per_epoch for r in records]
+    return Curve(run.name, trained, split, epochs, raw, smoothed(raw, smoothing))
+
+
+def smoothed(values: Sequence[float], window: int) -> list[float]:
+    r"""$s_t = \frac{1}{2 h + 1} \sum_{|i - t| \le h} v_i$: the mean of a centred window.
+
+    Towards the ends the window shrinks, so that the curve neither lags nor stops short.
+
+    >>> smoothed([1.0, 3.0, 5.0, 10.0], 3)
+    [1.0, 3.0, 6.0, 10.0]
+    """
+    out = []
+    for t in range(len(values)):
+        half = min(window // 2, t, len(values) - 1 - t)
+        near = values[t - half : t + half + 1]
+        out.append(sum(near) / len(near))
+    return out
+
+
+def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
+    """The curves as a table."""
+    return [
+        {
+            "run": curve.run,
+            "data": curve.settings.data,
+            "dims": curve.settings.dims,
+            "estimator": curve.settings.estimator,
+            "k": curve.settings.k,
+            "seed": curve.settings.seed,
+            "split": curve.split,
+            "epoch": round(epoch, 4),
+            "negative_elbo": raw,
+            "smoothed": smooth,
+        }
+        for curve in curves
+        for epoch, raw, smooth in zip(curve.epochs, curve.raw, curve.smooth, strict=True)
+    ]

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 
 import swor
 from swor.math.ratios import log_prob_ordered
-from swor.samplers.categorical import log_mass_outside
+from swor.samplers.children import log_mass_outside
 from swor.types import Cost
 
 LOGITS = torch.tensor([[0.3, -0.8, 0.5], [1.1, 0.2, -0.4]], dtype=torch.float64)

@@ -90,7 +90,7 @@ def check_order_and_sets(value, log_p: dict, k):
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("small", [256, 1])  # 1: the outcomes race in blocks
 def test_gumbel_top_k_has_the_law_of_drawing_one_by_one(k, small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.categorical.SMALL", small)
+    monkeypatch.setattr("swor.samplers.children.SMALL", small)
     n = 6 if small > 1 else 20 * (k + 1)
     log_probs = log_probabilities(n, scale=2.0)
     sample = swor.gumbel_top_k(log_probs.expand(DRAWS, n), k, generator=seeded())
@@ -123,7 +123,7 @@ def test_what_is_not_selected_makes_up_the_rest(n, k):
 def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
     """E[e^{-kappa}] is the mean time of the (k+1)-th finisher, Σ 1 / remaining mass."""
     if draw == "blocks":
-        monkeypatch.setattr("swor.samplers.categorical.SMALL", 1)
+        monkeypatch.setattr("swor.samplers.children.SMALL", 1)
     log_probs = log_probabilities(3, 3, scale=0.7)
     joint = factorized.fuse(log_probs, 3).squeeze(0)
     k = 2
@@ -360,3 +360,26 @@ def test_a_mask_may_leave_whole_blocks_empty():
     sample = swor.gumbel_top_k(log_probs.expand(50, 1000), 2, generator=seeded())
     assert (sample.value.sort(-1).values == torch.tensor([3, 700])).all()
     assert (sample.log_rest == -torch.inf).all() and (sample.kappa == -torch.inf).all()
+
+
+def test_a_search_over_many_categories_that_all_beams_share():
+    log_probs = log_probabilities(2, 3, 300, scale=2.0)
+    found = search(swor.Factorized(log_probs), 5, generator=seeded())
+    drawn = {tuple(x) for x in found.value[0].tolist()}
+    assert len(drawn) == 5
+    log_p = log_probs.gather(-1, found.value.mT).sum(-2)
+    assert torch.allclose(found.log_p, log_p, rtol=0, atol=1e-12)
+    total = found.log_p.exp().sum(-1) + found.log_rest.exp()
+    assert torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("small", [256, 1])
+def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(small, monkeypatch):
+    for module in ("errors", "samplers.categorical"):
+        monkeypatch.setattr(f"swor.{module}.can_look", lambda *_: False)
+    monkeypatch.setattr("swor.samplers.children.SMALL", small)
+    log_probs = torch.full((43,), -torch.inf)
+    log_probs[[3, 42]] = torch.tensor([0.25, 0.75]).log()
+    sample = swor.gumbel_top_k(log_probs.expand(50, 43), 5, generator=seeded())
+    assert torch.equal((sample.log_p > -torch.inf).sum(-1), torch.full((50,), 2))
+    assert torch.allclose(sample.log_p.exp().sum(-1), torch.ones(50))

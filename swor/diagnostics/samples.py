@@ -21,7 +21,8 @@ from swor.diagnostics.strata import all_stratified, all_systematic
 from swor.errors import check_k
 from swor.math.integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
-from swor.samplers.categorical import log_mass_outside, top_k_and_sample
+from swor.samplers.categorical import top_k_and_sample
+from swor.samplers.children import log_mass_outside
 from swor.types import Sample, Scheme
 
 STEP = 0.25

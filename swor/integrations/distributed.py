@@ -16,7 +16,7 @@ from torch import Tensor
 
 from swor.errors import can_look, check_k, check_possible
 from swor.math.logspace import working_dtype
-from swor.samplers.categorical import race
+from swor.samplers.children import best_children
 from swor.types import Sample, Scheme
 
 
@@ -118,12 +118,13 @@ def _message(
     Rows of perturbed logit, logit and index for the best k + 1, −inf where there are fewer; then one
     of its mass, the mass outside the k + 1, and its number of outcomes.
     """
-    local = race(relative, min(k + 1, relative.shape[-1]), generator)
+    most = min(k + 1, relative.shape[-1])
+    local = best_children(relative.unsqueeze(-2), None, most, generator)
     shift = top.double()
-    rows = [local.perturbed + shift, relative.gather(-1, local.winners) + shift]
-    missing = (0, k + 1 - local.winners.shape[-1])
+    rows = [local.g + shift, relative.gather(-1, local.position) + shift]
+    missing = (0, k + 1 - local.position.shape[-1])
     rows = [F.pad(row, missing, value=-torch.inf) for row in rows]
-    best = torch.stack([*rows, F.pad(local.winners, missing).double()], dim=-1)
+    best = torch.stack([*rows, F.pad(local.position, missing).double()], dim=-1)
     outside = local.log_rest.double() + shift.squeeze(-1)
     last = torch.stack([log_mass, outside, torch.full_like(log_mass, size)], dim=-1)
     return torch.cat([best, last.unsqueeze(-2)], dim=-2)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from swor.errors import check_k
 from swor.math.logspace import working_dtype
-from swor.samplers.categorical import SMALL, log_mass_outside
+from swor.samplers.children import Closed, Nodes, best_children, keep
 from swor.samplers.model import Found, SequenceModel, State, all_ended, fill, stay
-from swor.samplers.race import gumbel_like, perturb_children
+from swor.samplers.race import gumbel_like
 
 
 class _Beams(NamedTuple):
@@ -71,16 +70,24 @@ def _extend(
     stochastic: bool,
 ) -> tuple[_Beams, Tensor]:
     """The best k children of all beams, and the beams that they are children of."""
-    if stochastic and log_probs.shape[-1] > SMALL:
-        kept, parents, symbols = _keep_in_blocks(beams, log_probs, k, end, generator)
+    closed, n = Closed(_closed(beams, end), end or 0), log_probs.shape[-1]
+    if stochastic:
+        kept = best_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, closed)
     else:
-        log_probs = stay(log_probs, _closed(beams, end), end or 0)
-        score = _scores(log_probs, beams, generator, stochastic=stochastic)
-        kept, parents, symbols = _keep(beams, log_probs, score, k)
+        log_p = beams.log_p.unsqueeze(-1) + stay(log_probs, *closed)
+        kept = keep(log_p, log_p, k)
+    parents, symbols = kept.position // n, kept.position % n
     history = beams.symbols.gather(
         -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
     )
-    return kept._replace(symbols=torch.cat([history, symbols.unsqueeze(-1)], dim=-1)), parents
+    extended = _Beams(
+        torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
+        kept.log_p,
+        kept.g,
+        torch.logaddexp(beams.log_rest, kept.log_rest),
+        torch.maximum(beams.kappa, kept.kappa),
+    )
+    return extended, parents
 
 
 def _closed(beams: _Beams, end: int | None) -> Tensor:
@@ -89,60 +96,3 @@ def _closed(beams: _Beams, end: int | None) -> Tensor:
     if end is not None and beams.symbols.shape[-1]:
         closed = closed | (beams.symbols[..., -1] == end)
     return closed
-
-
-def _scores(
-    log_probs: Tensor, beams: _Beams, generator: torch.Generator | None, *, stochastic: bool
-) -> Tensor:
-    if stochastic:
-        return perturb_children(log_probs, beams.log_p, beams.score, generator)
-    return beams.score.unsqueeze(-1) + log_probs
-
-
-def _keep(beams: _Beams, log_probs: Tensor, score: Tensor, k: int) -> tuple[_Beams, Tensor, Tensor]:
-    """Keep the best k children; account for the others. Also returns their parents and symbols."""
-    log_p = (beams.log_p.unsqueeze(-1) + log_probs).flatten(-2)
-    top, index = score.flatten(-2).topk(min(k + 1, log_p.shape[-1]), dim=-1)
-    kappa = beams.kappa
-    log_rest = beams.log_rest
-    if log_p.shape[-1] > k:
-        kappa = torch.maximum(kappa, top[..., k])
-        top, index = top[..., :k], index[..., :k]
-        log_rest = torch.logaddexp(log_rest, log_mass_outside(log_p, index))
-    kept = _Beams(beams.symbols, log_p.gather(-1, index), top, log_rest, kappa)
-    return kept, index // score.shape[-1], index % score.shape[-1]
-
-
-def _keep_in_blocks(
-    beams: _Beams, log_probs: Tensor, k: int, end: int | None, generator: torch.Generator | None
-) -> tuple[_Beams, Tensor, Tensor]:
-    r"""As :func:`_keep`, for many symbols: keep the best k blocks of symbols, then symbols in them.
-
-    A block is a node of the tree between a beam and its children, so the search prunes it by the
-    same rule and accounts for it in the same way; of $n$ symbols only about $2 \sqrt n$ per beam
-    race.
-    """
-    n, size = log_probs.shape[-1], 1
-    while 4 * size * size <= n:
-        size *= 2
-    count = -(-n // size)
-    if count * size > n:
-        log_probs = F.pad(log_probs, (0, count * size - n), value=-torch.inf)
-    closed = _closed(beams, end)
-    row, column = divmod(end or 0, count)
-    log_mass = log_probs.unflatten(-1, (size, count)).logsumexp(-2)  # sums run along memory
-    log_mass = stay(log_mass, closed, column)
-    score = perturb_children(log_mass, beams.log_p, beams.score, generator)
-    kept, parents, columns = _keep(beams, log_mass, score, k)
-    rows = torch.arange(size, device=log_probs.device)
-    index = (parents * (count * size) + columns).unsqueeze(-1) + rows * count
-    inside = log_probs.flatten(-2).gather(-1, index.flatten(-2)).view(index.shape)
-    mass = log_mass.flatten(-2).gather(-1, parents * count + columns)
-    inside = inside - torch.where(mass == -torch.inf, 0.0, mass).unsqueeze(-1)
-    inside = stay(inside, closed.gather(-1, parents), row)
-    kept, among, rows = _keep(
-        kept, inside, perturb_children(inside, kept.log_p, kept.score, generator), k
-    )
-    symbols = rows * count + columns.gather(-1, among)
-    symbols = torch.where(symbols < n, symbols, 0)  # padding is kept only where nothing is possible
-    return kept, parents.gather(-1, among), symbols

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,19 +18,15 @@ from swor.errors import (
     check_shape,
 )
 from swor.math.logspace import log_remaining, working_dtype
-from swor.samplers.race import gumbel_like, perturb_children
+from swor.samplers.children import best_children, log_mass_outside
 from swor.types import Sample, Scheme
-
-SMALL = 256  # outcomes up to which each gets a Gumbel of its own
-CHUNK = 2**22  # numbers up to which masses are summed at once; temporaries are no larger
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
     r"""The $k$ largest of $\log p_i + \text{Gumbel}_i$: an ordered sample without replacement.
 
-    Drawn in two levels, which is equal in law to a Gumbel for every outcome and draws about
-    $2\sqrt{nk}$ of them instead of $n$: blocks of outcomes race by their mass, and only the
-    outcomes of the best $k + 1$ blocks race among themselves, given the time of their block.
+    Of many outcomes it draws about $2\sqrt{nk}$ Gumbels instead of $n$, which is equal in law: blocks
+    of outcomes race by their mass, and only those of the best $k$ blocks race among themselves.
 
     The log-probabilities are read once and not copied: beyond them, a large domain takes a fraction of
     their memory, and only the k selected entries carry gradient. Going back to logits takes two more
@@ -53,94 +48,20 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     check_log_probs("log_probs", log_probs)
     check_k(k, log_probs.shape[-1])
     with torch.no_grad():
-        found = race(log_probs.to(working_dtype(log_probs.dtype)), k, generator)
-    log_p = log_probs.gather(-1, found.winners)
-    total = log_p.detach().to(found.log_rest.dtype).exp().sum(-1) + found.log_rest.exp()
-    check_normalized(total, log_probs.dtype)
-    check_possible(log_p.detach())
+        full = log_probs.to(working_dtype(log_probs.dtype))
+        found = best_children(full.unsqueeze(-2), None, k, generator)
+        check_normalized(found.log_p.exp().sum(-1) + found.log_rest.exp(), log_probs.dtype)
+        check_possible(found.log_p)
+    log_p = log_probs.gather(-1, found.position)
+    if not can_look(log_p):  # then k may be larger than the support: what is left over has no mass
+        log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return Sample(
-        value=found.winners,
+        value=found.position,
         log_p=log_p,
         log_rest=found.log_rest.to(log_probs.dtype),
         kappa=found.kappa.to(log_probs.dtype),
         scheme=Scheme.WITHOUT_REPLACEMENT,
     )
-
-
-class Race(NamedTuple):
-    """The result of a race among outcomes."""
-
-    winners: Tensor  # (*batch, k)
-    log_rest: Tensor  # (*batch,)
-    kappa: Tensor  # (*batch,)
-    perturbed: Tensor  # of the winners, (*batch, k)
-
-
-def race(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Race:
-    """The first k of n outcomes, in two levels; see :func:`gumbel_top_k`.
-
-    The masses need not sum to 1: what the race returns is then relative to their sum.
-    """
-    n = log_probs.shape[-1]
-    size = 1
-    while 4 * size * size * (k + 1) <= n:  # about the square root of n / (k + 1)
-        size *= 2
-    if n <= SMALL or -(-n // size) <= k + 1:
-        return _finish(log_probs, log_probs + gumbel_like(log_probs, generator), k)
-    log_mass = block_masses(log_probs, size)
-    g, chosen = (log_mass + gumbel_like(log_mass, generator)).topk(k + 1, dim=-1)
-    index = _members(chosen, n, size)
-    inside = log_probs.gather(-1, index.flatten(-2).clamp(max=n - 1)).view(index.shape)
-    inside = inside.masked_fill(index >= n, -torch.inf)
-    mass = log_mass.gather(-1, chosen)
-    relative = inside - torch.where(mass == -torch.inf, 0.0, mass).unsqueeze(-1)
-    perturbed = perturb_children(relative, mass, g, generator)
-    found = _finish(inside.flatten(-2), perturbed.flatten(-2), k)
-    log_rest = torch.logaddexp(found.log_rest, log_mass_outside(log_mass, chosen))
-    return found._replace(winners=index.flatten(-2).gather(-1, found.winners), log_rest=log_rest)
-
-
-def block_masses(log_probs: Tensor, size: int) -> Tensor:
-    """Log of the mass of every block, (*batch, blocks), where temporaries are a fraction of the input.
-
-    A block is a column of the outcomes written in ``size`` rows, so that sums run along memory; the
-    outcomes that do not fill a row are a last block of their own.
-    """
-    count = log_probs.shape[-1] // size
-    rows = log_probs[..., : size * count].unflatten(-1, (size, count))
-    if rows.numel() > CHUNK:
-        across = max(rows.numel() // size, 1)
-        parts = rows.split(max(CHUNK // across, math.isqrt(size)), dim=-2)
-        log_mass = torch.stack([part.logsumexp(-2) for part in parts]).logsumexp(0)
-    else:
-        log_mass = rows.logsumexp(-2)
-    left = log_probs[..., size * count :]
-    if left.shape[-1] == 0:
-        return log_mass
-    return torch.cat([log_mass, left.logsumexp(-1, keepdim=True)], dim=-1)
-
-
-def _members(chosen: Tensor, n: int, size: int) -> Tensor:
-    """The outcomes of blocks, (*batch, blocks, size); in a last block some are n or more: none."""
-    count, row = n // size, torch.arange(size, device=chosen.device)
-    block = chosen.unsqueeze(-1)
-    if n % size == 0:
-        return block + count * row
-    return torch.where(block == count, size * count + row, block + count * row)
-
-
-def _finish(log_probs: Tensor, perturbed: Tensor, k: int) -> Race:
-    """The best k of a race, what they leave, and the time of the next."""
-    n = log_probs.shape[-1]
-    top, index = perturbed.topk(min(k + 1, n), dim=-1)
-    kappa = top[..., k] if n > k else torch.full_like(top[..., 0], -torch.inf)
-    first = index[..., :k]
-    return Race(first, log_mass_outside(log_probs, first), kappa, top[..., :k])
-
-
-def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
-    """Log of the mass of what was not selected, (*batch,): a sum, so nothing cancels."""
-    return log_probs.scatter(-1, index, -torch.inf).logsumexp(-1)
 
 
 def with_replacement(

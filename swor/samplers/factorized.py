@@ -10,7 +10,8 @@ from torch import Tensor
 from swor.errors import can_look, check_k, check_log_probs
 from swor.math.logspace import working_dtype
 from swor.samplers.beams import search
-from swor.samplers.categorical import independent, race
+from swor.samplers.categorical import independent
+from swor.samplers.children import best_children
 from swor.samplers.model import Found
 from swor.samplers.stream import first_distinct, log_mass_outside, threshold
 
@@ -91,8 +92,8 @@ class Factorized:
 
     def _of_table(self, k: int, generator: torch.Generator | None) -> Found:
         table = fuse(self.log_probs, self.length).squeeze(-2)
-        found = race(table, k, generator)
-        value = unfuse(found.winners.unsqueeze(-1), self.categories, self.length)
+        found = best_children(table.unsqueeze(-2), None, k, generator)
+        value = unfuse(found.position.unsqueeze(-1), self.categories, self.length)
         return Found(value, self.log_prob(value), found.log_rest, found.kappa)
 
     def _of_search(self, k: int, generator: torch.Generator | None) -> Found:

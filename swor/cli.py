@@ -130,6 +130,7 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
     import tyro
 
     from swor.experiments.errors import UserError
+    from swor.experiments.interrupt import terminable
     from swor.experiments.resume import defaults
 
     module, function = command.function.split(":")
@@ -152,7 +153,8 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
     if unknown:
         return fail(f"'swor {name}' has no {unknown[0]!r}; expected {one_of(options(kind))}.", 2)
     try:
-        target(settings)
+        with terminable():
+            target(settings)
     except (UserError, OSError) as error:
         return fail(str(error), 1)
     return 0

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -13,6 +17,7 @@ import pytest
 
 from swor import cli
 from swor.experiments.errors import UserError
+from swor.experiments.interrupt import terminable
 from swor.experiments.reproduce import actions
 from swor.experiments.reproduce.run import run, run_steps, same_folder
 from swor.experiments.reproduce.settings import Settings
@@ -102,6 +107,48 @@ def record(text: str, out: Path) -> None:
     assert torch.get_num_threads() == 1
     out.mkdir()
     (out / "x").write_text(text)
+
+
+def linger(out: Path) -> None:
+    """A step that says which process it is in, and takes a minute."""
+    out.mkdir()
+    (out / "pid.txt").write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def reproduce_lingering_steps(folder: Path) -> None:
+    """What a process does that is about to be told to stop."""
+    with terminable():
+        steps(folder, [Step(name, linger, 1.0) for name in "ab"], jobs=2)
+
+
+def test_the_processes_end_with_a_command_that_is_told_to_stop(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; import test_reproduce as t; "
+    code += "t.reproduce_lingering_steps(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    notes = [tmp_path / name / "pid.txt" for name in "ab"]
+    with subprocess.Popen(command, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL) as main:
+        wait_until(lambda: all(note.exists() and note.read_text() for note in notes))
+        main.terminate()
+        assert main.wait(30) != 0
+    wait_until(lambda: not any(alive(int(note.read_text())) for note in notes))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")  # a process that has ended and that nobody asked after
+    return not state.exists() or state.read_text().split()[2] != "Z"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not come true in 40 s")
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
-"""Ctrl-C as a request to stop at the end of the step."""
+"""Requests to stop: at the end of a step, or at once but in good order."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -43,3 +45,24 @@ class Interrupt:
         while self._before:
             number, handler = self._before.popitem()
             signal.signal(number, handler)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Within it, a SIGTERM is as a Ctrl-C: what a command has started ends with it.
+
+    >>> try:
+    ...     with terminable():
+    ...         signal.raise_signal(signal.SIGTERM)
+    ... except KeyboardInterrupt:
+    ...     print("stopped")
+    stopped
+    """
+    if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,7 +13,8 @@ from torch.distributions import Distribution
 
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
 from swor.diagnostics.comparison import Comparison, Measurement, Row
-from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup, looped
+from swor.diagnostics.draws import looped
+from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup
 from swor.errors import check_count, check_k
 from swor.estimators.registry import Cost, Estimate, Estimator
 

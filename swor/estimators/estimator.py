@@ -60,6 +60,7 @@ class Estimator:
         largest_k: from a distribution to the largest k, or None if there is no largest.
         defined_for: whether it is defined for a distribution; elsewhere it raises a TypeError that
             names the cure.
+        mixes_batch: whether the estimate of an element of the batch depends on the others.
     """
 
     unbiased: bool
@@ -71,6 +72,7 @@ class Estimator:
     smallest_k: int = 1
     largest_k: Callable[[Distribution], int | None] = unlimited
     defined_for: Callable[[Distribution], bool] = everywhere
+    mixes_batch: bool = False
 
     def __call__(
         self,

@@ -104,8 +104,12 @@ _BASELINES = {
     "reinforce_shared_sample": Estimator(
         True, "eq:reinforce_with_replacement, sampled baseline", reinforce_shared_sample, _one_more
     ),
-    "reinforce_batch_mean": Estimator(True, "Williams (1992)", reinforce_batch_mean),
-    "reinforce_moving_average": Estimator(True, "Williams (1992)", reinforce_moving_average),
+    "reinforce_batch_mean": Estimator(
+        True, "Williams (1992)", reinforce_batch_mean, mixes_batch=True
+    ),
+    "reinforce_moving_average": Estimator(
+        True, "Williams (1992)", reinforce_moving_average, mixes_batch=True
+    ),
     "reinforce_greedy": Estimator(True, "Rennie et al. (2017)", reinforce_greedy, _one_more),
     "sum_and_sample_sampled_baseline": Estimator(
         True,

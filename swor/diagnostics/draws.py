@@ -1,0 +1,144 @@
+"""Draws of an estimate and its gradient: all at once as an axis of the batch, or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from swor.estimators.estimator import Estimate, Estimator
+from swor.samplers.distributions import sample
+from swor.types import Cost
+
+Method = Literal["auto", "batch", "loop"]
+Draw = Callable[[int], tuple[Tensor, Tensor]]  # n -> estimates (n,), gradients (n, parameters)
+
+NUMBERS = 2**22  # held at a time: 32 MB in float64
+
+
+def count(parameters: Sequence[Tensor]) -> int:
+    """The number of numbers in parameters."""
+    return sum(p.numel() for p in parameters)
+
+
+def _flat(gradients: Sequence[Tensor], n: int) -> Tensor:
+    return torch.cat([g.detach().reshape(n, -1) for g in gradients], dim=-1)
+
+
+def looped(
+    estimate: Estimate,
+    f: Cost,
+    dist: Distribution,
+    parameters: Sequence[Tensor],
+    k: int,
+    generator: torch.Generator | None,
+) -> Draw:
+    """One estimate and one backward pass after the other, as in a training loop."""
+
+    def one() -> tuple[Tensor, Tensor]:
+        loss = estimate(f, dist, k, generator=generator).mean()
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+        return loss.detach(), _flat(gradients, 1)
+
+    def draw(n: int) -> tuple[Tensor, Tensor]:
+        losses, gradients = zip(*(one() for _ in range(n)), strict=True)
+        return torch.stack(losses), torch.cat(gradients)
+
+    return draw
+
+
+def batched(
+    estimate: Estimate,
+    f: Cost,
+    dist: Distribution,
+    parameters: Sequence[Tensor],
+    k: int,
+    generator: torch.Generator | None,
+) -> Draw:
+    """Many estimates at once, as an axis of the batch, and their gradients by the chain rule."""
+    logits = _logits(dist)
+    to_parameters = _chain(logits, parameters)
+
+    def draw(n: int) -> tuple[Tensor, Tensor]:
+        leaf = logits.detach().expand(n, *logits.shape).clone().requires_grad_()
+        losses = estimate(f, _with_logits(dist, leaf), k, generator=generator)
+        losses = losses.reshape(n, -1).mean(-1)
+        (by_logits,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), to_parameters(by_logits)
+
+    return draw
+
+
+def _chain(logits: Tensor, parameters: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """From gradients by the logits (n, *logits) to those by the parameters (n, parameters).
+
+    By the Jacobian, where it is small enough to be kept, otherwise by a backward pass for each.
+    """
+
+    def backward(by_logits: Tensor) -> Tensor:
+        gradients = torch.autograd.grad(
+            logits, parameters, by_logits, retain_graph=True, is_grads_batched=True
+        )
+        return _flat(gradients, len(by_logits))
+
+    size = logits.numel()
+    if size * max(size, count(parameters)) > NUMBERS:
+        return backward
+    unit = torch.eye(size, dtype=logits.dtype, device=logits.device)
+    jacobian = backward(unit.unflatten(-1, logits.shape) if logits.shape else unit.squeeze(-1))
+    return lambda by_logits: by_logits.reshape(len(by_logits), -1) @ jacobian
+
+
+def _logits(dist: Any) -> Tensor:
+    logits: Tensor = _logits(dist.base_dist) if isinstance(dist, Independent) else dist.logits
+    return logits
+
+
+def _with_logits(dist: Any, logits: Tensor) -> Distribution:
+    """The same kind of distribution with other logits, perhaps with more batch axes."""
+    if isinstance(dist, Independent):
+        base = _with_logits(dist.base_dist, logits)
+        return Independent(base, dist.reinterpreted_batch_ndims)
+    other: Distribution = type(dist)(logits=logits)
+    return other
+
+
+def choose(
+    method: Method,
+    entry: Estimate,
+    f: Cost,
+    dist: Distribution,
+    parameters: Sequence[Tensor],
+) -> str:
+    """Batch or loop; "auto" is the former where the estimator and a trial of f allow it."""
+    if method == "batch" or method == "loop":
+        return method
+    if method != "auto":
+        raise ValueError(f"method is {method!r}; expected 'auto', 'batch' or 'loop'.")
+    on_its_own = isinstance(entry, Estimator) and not entry.mixes_batch
+    fits = on_its_own and all(_reached(_logits(dist), parameters))
+    return "batch" if fits and _takes_batches(f, dist, parameters) else "loop"
+
+
+def _reached(y: Tensor, parameters: Sequence[Tensor]) -> list[bool]:
+    """Whether each parameter acts on y."""
+    if not y.requires_grad:
+        return [False] * len(parameters)
+    gradients = torch.autograd.grad(y.sum(), parameters, retain_graph=True, allow_unused=True)
+    return [g is not None for g in gradients]
+
+
+def _takes_batches(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> bool:
+    """Try f: some samples at once give what they give one by one, and no parameter acts on it."""
+    generator = torch.Generator(_logits(dist).device).manual_seed(0)
+    with torch.no_grad():
+        values = [sample(dist, 4, replacement=True, generator=generator).value for _ in range(3)]
+    try:
+        apart, together = torch.stack([f(value) for value in values]), f(torch.stack(values))
+    except Exception:  # whatever f raises on another batch axis, it will have to be looped over
+        return False
+    same = apart.shape == together.shape and torch.allclose(apart, together, rtol=1e-4, atol=1e-6)
+    return same and not any(_reached(apart, parameters))

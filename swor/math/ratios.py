@@ -75,11 +75,11 @@ def log_prob_set(
     """
     full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    inner_p, inner_rest = _without_edges(full, rest, log_total)
+    inner = _without_edges(full, rest, log_total)
     total = log_total.unsqueeze(-1)
-    log_prob: Tensor = module.log_prob_set(inner_p - total, inner_rest - log_total)
-    log_prob = torch.where(rest == -torch.inf, 0.0, log_prob)
-    return torch.where((full == -torch.inf).any(-1), -torch.inf, log_prob).to(log_p.dtype)
+    log_prob: Tensor = module.log_prob_set(inner.log_p - total, inner.log_rest - log_total)
+    log_prob = torch.where(inner.covered, 0.0, log_prob)
+    return torch.where(inner.impossible.any(-1), -torch.inf, log_prob).to(log_p.dtype)
 
 
 @overload
@@ -134,7 +134,10 @@ def leave_one_out(
     log_r = log_r.masked_fill(found.exact, 0.0).to(log_p.dtype)
     if not second_order:
         return log_r
-    log_r2 = found.log_second.sub_(found.log_p.unsqueeze(-2)).masked_fill_(found.exact_pairs, 0.0)
+    log_r2 = found.log_second.sub_(found.log_p.unsqueeze(-2))
+    log_r2 = log_r2.masked_fill_(found.exact.unsqueeze(-2), 0.0).masked_fill_(
+        _diagonal(log_r2), 0.0
+    )
     return log_r, log_r2.to(log_p.dtype)
 
 
@@ -154,8 +157,15 @@ def log_draws(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Te
     The diagonal of the second is $\log p_s$. In working precision, for rules that weight by them.
     """
     found = _find(log_p, log_rest, "auto", second_order=True)
-    log_second = torch.where(found.exact_pairs, found.log_p.unsqueeze(-2), found.log_second)
-    return _first(found), log_second - found.log_total.unsqueeze(-1)
+    log_p = found.log_p.unsqueeze(-2)
+    log_second = torch.where(found.exact.unsqueeze(-2), log_p, found.log_second)
+    log_second = torch.where(_diagonal(log_second), log_p, log_second)
+    return _first(found), log_second.sub_(found.log_total.unsqueeze(-1))
+
+
+def _diagonal(pairs: Tensor) -> Tensor:
+    """True on the diagonal of (*batch, k, k)."""
+    return torch.eye(pairs.shape[-1], dtype=torch.bool, device=pairs.device)
 
 
 def _first(found: _Found) -> Tensor:
@@ -169,24 +179,19 @@ class _Found(NamedTuple):
     log_second: Tensor  # (*batch, k, k), in the units of log_p; meaningless if not asked for
     log_p: Tensor  # (*batch, k), in working precision
     log_total: Tensor  # (*batch, 1)
-    exact: Tensor  # (*batch, k)
-    exact_pairs: Tensor  # (*batch, k, k)
+    exact: Tensor  # (*batch, k); a pair is so by its second element, or if it has none
 
 
 @torch.no_grad()
 def _find(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Found:
     full, rest, log_total = complete(log_p, log_rest)
-    k = full.shape[-1]
-    module = METHODS[_choose(method, k)]
+    module = METHODS[_choose(method, full.shape[-1])]
     inner = _without_edges(full, rest, log_total)
-    log_first, log_second = module.log_draws(*inner, second_order=second_order)
-    impossible = full == -torch.inf
-    log_first = log_first.masked_fill(impossible, -torch.inf).log_softmax(-1)
-    exact = impossible | (rest == -torch.inf).unsqueeze(-1)
-    own = torch.eye(k, dtype=torch.bool, device=full.device)
-    return _Found(
-        log_first, log_second, full, log_total.unsqueeze(-1), exact, own | exact.unsqueeze(-2)
-    )
+    log_first, log_second = module.log_draws(inner.log_p, inner.log_rest, second_order=second_order)
+    log_first = log_first.masked_fill(inner.impossible, -torch.inf)
+    log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # along memory
+    exact = inner.impossible | inner.covered.unsqueeze(-1)
+    return _Found(log_first, log_second, full, log_total.unsqueeze(-1), exact)
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -205,12 +210,23 @@ def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Te
     return full, rest, log_total.masked_fill(log_total == -torch.inf, 0.0)  # no mass: weights 0
 
 
-def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities that the methods can digest; what they make of the edges is overwritten."""
+class _Inner(NamedTuple):
+    """Probabilities that the methods can digest, and where what they make of them is overruled."""
+
+    log_p: Tensor  # (*batch, k)
+    log_rest: Tensor  # (*batch,)
+    impossible: Tensor  # (*batch, k)
+    covered: Tensor  # (*batch,), where nothing is left outside
+
+
+def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> _Inner:
+    impossible, covered = log_p == -torch.inf, log_rest == -torch.inf
     overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
-    return (
-        torch.where(log_p == -torch.inf, overwhelming, log_p),
-        torch.where(log_rest == -torch.inf, log_total, log_rest),
+    return _Inner(
+        torch.where(impossible, overwhelming, log_p),
+        torch.where(covered, log_total, log_rest),
+        impossible,
+        covered,
     )
 
 

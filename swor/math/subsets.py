@@ -14,14 +14,15 @@ $\tau_j = \text{rest} + p_1 + \dots + p_j$. Then $\hat h(A) = h(A) \prod_{i \in 
 $$\hat h(A) = \frac{1}{\hat t(A)} \sum_{i \in A} \frac{\tau_i}{\tau_{\max A}} \hat h(A \setminus i),
 \qquad \hat t(A) = \frac{t(A)}{\tau_{\max A}},$$
 
-where every factor is at most 1, so float32 is enough for probabilities of any size.
-Cost $O(k\,2^k)$ per sample.
+where every factor is at most 1, so float32 is enough for probabilities of any size; with $A' = A
+\setminus \max A$, likewise $\hat t(A) = \hat t(A') \, \tau_{\max A'} / \tau_{\max A} + p_{\max A} /
+\tau_{\max A}$. Cost $O(k\,2^k)$ per sample.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,8 @@ class Level(NamedTuple):
     smaller: Tensor  # (subsets * size,): position of A \\ i among the subsets one smaller
     ratio: Tensor  # (subsets * size,): position of (i, max A) in a flat k × k table
     largest: Tensor  # (subsets,): max A
+    before: Tensor  # (subsets,): position of A' = A \\ max A among the subsets one smaller
+    step: Tensor  # (subsets,): position of (max A', max A) in a flat k × k table
 
 
 def levels(k: int, device: torch.device) -> tuple[Level, ...]:
@@ -45,8 +48,10 @@ def levels(k: int, device: torch.device) -> tuple[Level, ...]:
         sets = list(combinations(range(k), size))
         smaller = [position[a[:j] + a[j + 1 :]] for a in sets for j in range(size)]
         ratio = [i * k + a[-1] for a in sets for i in a]
-        tables = (torch.tensor(x, device=device) for x in (smaller, ratio, [a[-1] for a in sets]))
-        made.append(Level((len(sets), size), *tables))
+        before = [position[a[:-1]] for a in sets]
+        step = [a[-2:][0] * k + a[-1] for a in sets]
+        lists = (smaller, ratio, [a[-1] for a in sets], before, step)
+        made.append(Level((len(sets), size), *(torch.tensor(x, device=device) for x in lists)))
         position = {a: j for j, a in enumerate(sets)}
     return tuple(made)
 
@@ -84,15 +89,16 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tens
         ``itertools.combinations``, and $\log \tau$ (k, *batch).
     """
     k = len(log_p)
-    log_tau = torch.cat([log_rest.unsqueeze(0), log_p]).logcumsumexp(0)[1:]
+    log_tau = torch.stack(list(accumulate(log_p, torch.logaddexp, initial=log_rest))[1:])
     tau_ratio = torch.exp((log_tau.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
-    p_ratio = torch.exp((log_p.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
-    rest_ratio = torch.exp(log_rest - log_tau)
+    share = torch.exp(log_p - log_tau)
+    mass = torch.exp(log_rest - log_tau) + share  # of the sets of one element
     h = [torch.ones_like(log_p[:1])]
     for level in tables(k, log_p.device)[0][:sizes]:
+        if len(h) > 1:
+            mass = mass.index_select(0, level.before) * tau_ratio.index_select(0, level.step)
+            mass = mass + share.index_select(0, level.largest)
         terms = h[-1].index_select(0, level.smaller) * tau_ratio.index_select(0, level.ratio)
-        mass = p_ratio.index_select(0, level.ratio).unflatten(0, level.shape).sum(1)
-        mass = rest_ratio.index_select(0, level.largest) + mass
         h.append(terms.unflatten(0, level.shape).sum(1) / mass)
     return h, log_tau
 
@@ -116,7 +122,7 @@ def log_draws(
     k = log_p.shape[-1]
     log_p, order = log_p.movedim(-1, 0).sort(0)
     h, log_tau = recursion(log_p, log_rest, sizes=k - 1)
-    one, back = h[k - 1].flip(0).log(), order.argsort(0)
+    one, back = h[k - 1].flip(0).log(), inverse(order)
     first = (one + log_tau).gather(0, back).movedim(0, -1)
     if not second_order:
         return first, first.unsqueeze(-1)
@@ -125,6 +131,12 @@ def log_draws(
     second = second.gather(0, back.unsqueeze(1).expand_as(second))
     second = second.gather(1, back.unsqueeze(0).expand_as(second))
     return first, second.movedim((0, 1), (-2, -1))
+
+
+def inverse(order: Tensor) -> Tensor:
+    """The permutations that undo permutations, (k, *batch)."""
+    places = torch.arange(len(order), device=order.device).view(-1, *[1] * (order.dim() - 1))
+    return torch.empty_like(order).scatter_(0, order, places.expand_as(order))
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:

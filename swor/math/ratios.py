@@ -50,7 +50,7 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
     full, rest, _ = complete(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]
     impossible = full == -torch.inf
-    terms = torch.where(impossible, 0.0, full) - torch.where(impossible, 0.0, log_t)
+    terms = full.masked_fill(impossible, 0.0) - log_t.masked_fill(impossible, 0.0)
     return torch.where(impossible.any(-1), -torch.inf, terms.sum(-1)).to(log_p.dtype)
 
 

@@ -51,7 +51,7 @@ def perturb_children(
     """
     u = log_probs + gumbel_like(log_probs, generator)
     top = u.amax(-1, keepdim=True)
-    top = torch.where(top == -torch.inf, 0.0, top)  # no child is possible, and none wins
+    top = top.masked_fill(top == -torch.inf, 0.0)  # no child is possible, and none wins
     noise = (g - log_mass).masked_fill(g == -torch.inf, 0.0).unsqueeze(-1)
     behind = top - u
     later = (noise - top) + behind + torch.log(-expm1(-behind))

@@ -410,19 +410,29 @@ def test_runs_that_differ_in_their_seed_are_averaged() -> None:
     ]
 
 
+LAUNCHERS = {
+    "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+    "accelerate": [
+        *("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
+        *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
+    ],
+}
+
+
 @pytest.mark.slow
 def test_the_command_runs_on_two_processes(tmp_path: Path) -> None:
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
-    command = [*launch, "-m", "swor", "vae", "--dims", "2", "--epochs", "1", "--cpu"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*command, "--out", str(tmp_path / "run")], env=environment, check=True, timeout=300
-    )
-    assert [r["split"] for r in last_lines(tmp_path / "run")] == ["valid", "train", "valid"]
+    """With either launcher to the same numbers, which are not those of one process."""
+    options = ["-m", "swor", "vae", "--dims", "2", "--epochs", "1", "--cpu", "--out"]
+    for name, launcher in {**LAUNCHERS, "alone": []}.items():
+        start = ["-m", *launcher] if launcher else []
+        subprocess.run(
+            [sys.executable, *start, *options, str(tmp_path / name)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            check=True,
+            timeout=300,
+        )
+    two, same, one = (last_lines(tmp_path / name) for name in (*LAUNCHERS, "alone"))
+    assert [r["split"] for r in two] == ["valid", "train", "valid"]
+    assert two == same
+    assert two[0] == one[0]  # the same weights and validation to begin with
+    assert two[1] != one[1]  # every process has noise of its own

@@ -14,6 +14,7 @@ from swor.estimators.baselined import (
     reinforce_no_baseline,
     reinforce_shared_sample,
     sum_and_sample_sampled_baseline,
+    sum_and_sample_shared_sample,
     top_k_and_sample_sampled_baseline,
     unordered_set_no_baseline,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "stratified_sample",
     "sum_and_sample",
     "sum_and_sample_sampled_baseline",
+    "sum_and_sample_shared_sample",
     "systematic_sample",
     "top_k_and_sample",
     "top_k_and_sample_sampled_baseline",

@@ -150,6 +150,8 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
         )
     except SystemExit as stop:  # help was asked for, or tyro has said what was wrong
         return int(stop.code or 0)
+    except UserError as error:
+        return fail(str(error), 1)
     if unknown:
         return fail(f"'swor {name}' has no {unknown[0]!r}; expected {one_of(options(kind))}.", 2)
     try:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -104,7 +106,8 @@ def test_a_damaged_file_is_named(home: Path, damage: str, name: data.Name, file:
     for folder in (home, None):
         with pytest.raises(UserError, match=rf"{file}.*(expected|Get)"):
             load(name, folder)
-    assert not files.cache().exists() or not any(files.cache().glob(file))
+    kept = file if name == "mnist" else data.BINARIZED_FILE
+    assert not files.cache().exists() or not any(files.cache().glob(kept))
 
 
 def test_a_damaged_cache_is_not_used(home: Path) -> None:
@@ -115,6 +118,41 @@ def test_a_damaged_cache_is_not_used(home: Path) -> None:
         load("mnist")
     with pytest.raises(UserError, match=r"binarized_mnist_packed\.npz cannot be read"):
         load("binarized-mnist")
+
+
+def test_whatever_happens_to_the_packed_file_it_is_named(home: Path) -> None:
+    whole = load("binarized-mnist").train
+    path = files.cache() / data.BINARIZED_FILE
+    content = path.read_bytes()
+    damaged = [b"", content[:20]]
+    for at in range(0, len(content), max(len(content) // 200, 1)):
+        damaged.append(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+    named = 0
+    for bad in damaged:
+        path.write_bytes(bad)
+        try:
+            assert torch.equal(load("binarized-mnist").train, whole)  # a byte that nobody reads
+        except UserError as error:
+            assert data.BINARIZED_FILE in str(error)
+            named += 1
+    assert named > len(damaged) / 2
+
+
+def test_a_download_that_is_cut_short_is_an_error() -> None:
+    class Short(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"only this")
+
+        def log_message(self, *message: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("localhost", 0), Short) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(UserError, match=r"could not be downloaded .*IncompleteRead"):
+            files.download(f"http://localhost:{server.server_port}/")
 
 
 def test_altered_pixels_in_the_packed_file_are_noticed(home: Path) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from toy_training import SETTINGS, Plain, Toy
 
 from swor.experiments.checkpoint import keep_model, load_model
 from swor.experiments.errors import UserError
+from swor.experiments.folder import RunFolder
 from swor.experiments.processes import together
 from swor.experiments.records import read_records
 from swor.experiments.task import Place, seeded
@@ -83,6 +85,75 @@ def test_a_finished_run_can_be_given_more_epochs(whole: tuple[Path, Toy], tmp_pa
     assert lines(tmp_path) == lines(whole[0])
 
 
+def test_more_epochs_are_remembered_by_a_run_that_is_killed(tmp_path: Path) -> None:
+    RunFolder(tmp_path).write_settings(replace(SETTINGS, epochs=1))
+    assert train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    with pytest.raises(RuntimeError, match="killed"):
+        train(Broken("killed"), tmp_path, SETTINGS, resume=True)
+    stored = json.loads((tmp_path / "settings.json").read_text())
+    assert stored["settings"]["epochs"] == 3
+    assert [again.keys() >= {"command", "versions"} for again in stored["resumed"]] == [True]
+
+
+class Broken(Toy):
+    """Fails in its first step."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        raise RuntimeError(self.why)
+
+
+def test_fewer_epochs_than_a_run_has_had_are_refused(whole: tuple[Path, Toy]) -> None:
+    with pytest.raises(UserError, match="epochs is 2, but the run has had 3"):
+        train(Toy(), whole[0], replace(SETTINGS, epochs=2), resume=True)
+
+
+def test_metrics_that_were_cut_are_not_filled_up(tmp_path: Path) -> None:
+    assert train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(UserError, match=r"metrics\.jsonl has 50 bytes; expected at least"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+
+
+def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"split": "valid", "x": 1}\n{"split": "va')
+    assert list(read_records(tmp_path, "valid")) == [{"split": "valid", "x": 1}]
+    path.write_text("{}}\n")
+    with pytest.raises(UserError, match=r"line 1 of .*metrics\.jsonl cannot be read"):
+        list(read_records(tmp_path, "valid"))
+
+
+def test_the_board_has_the_numbers_of_the_metrics(whole: tuple[Path, Toy]) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(whole[0] / "tensorboard")).Reload()
+    for split in ("train", "valid"):
+        expected = [(r["step"], r["loss"]) for r in read_records(whole[0], split)]
+        found = [(e.step, e.value) for e in board.Scalars(f"{split}/loss")]
+        assert found == [(step, pytest.approx(loss, rel=1e-6)) for step, loss in expected]
+
+
+class Exploding(Toy):
+    """A loss that is a number, with a gradient that is not, in the last step of the first epoch."""
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().loss(batch, generator)
+        if self.calls == 7:
+            loss = loss + torch.sqrt(0.0 * loss)
+        return loss, metrics
+
+
+def test_weights_that_are_not_numbers_are_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"the weights 0\.weight are not all finite at step 7"):
+        train(Exploding(), tmp_path, SETTINGS)
+    assert train(Toy(), tmp_path, SETTINGS, resume=True)  # the checkpoint is from before
+
+
 def test_a_killed_write_leaves_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +218,11 @@ def test_kept_models_can_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--keep-every"):
         load_model(tmp_path / "none.safetensors", other.model)
     keep_model(tmp_path / "new" / "model.safetensors", other.model)
+    kept[0].write_bytes(kept[0].read_bytes()[:-7])
+    with pytest.raises(UserError, match=r"epoch-0000\.safetensors cannot be read"):
+        load_model(kept[0], other.model)
+    with pytest.raises(UserError, match="expected the weights of this model"):
+        load_model(kept[-1], torch.nn.Linear(2, 2))
 
 
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:

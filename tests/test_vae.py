@@ -29,8 +29,10 @@ from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.moments import log_variances
 from swor.experiments.vae.run import vae as train_vae
 from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.tables import Measurement, Row
+from swor.experiments.vae.tables import markdown as variance_table
 from swor.experiments.vae.task import VAETask, build, evaluate, surrogate
-from swor.experiments.vae.variance import Variance, comparisons, vae_variance
+from swor.experiments.vae.variance import Variance, comparisons, kept_models, vae_variance
 from swor.samplers.distributions import support
 
 DIGITS = VAE(dims=2, epochs=2, keep_every=1, cpu=True)
@@ -96,6 +98,7 @@ UNBIASED = [
     ("local_unordered_set", 2),
     ("relax", 1),
     ("arsm", 1),
+    ("reinforce_moving_average", 2),
 ]
 
 
@@ -207,6 +210,30 @@ def test_the_seed_decides_what_a_method_starts_from() -> None:
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
+def test_samples_are_the_papers() -> None:
+    usual = {n: VAE(estimator=n).samples for n in ("unordered_set", "arsm", "straight_through")}
+    assert usual == {"unordered_set": 4, "arsm": 1, "straight_through": 1}
+    assert VAE(estimator="arsm", k=2).samples == 2
+
+
+def test_a_moving_average_is_kept_from_step_to_step(tmp_path: Path) -> None:
+    gradients = {}
+    for name in ("reinforce_moving_average", "reinforce_no_baseline"):
+        task = VAETask(replace(DIGITS, estimator=name, k=2), load("digits"))
+        for step in range(2):
+            task.model.zero_grad()
+            loss, _ = task.loss(task.batch(Place(0, 0, step)), seeded("noise", step))
+            loss.backward()
+        gradients[name] = torch.cat([p.grad.flatten() for p in task.vae.encoder.parameters()])
+    first, second = gradients.values()
+    assert float(first.norm()) < 0.5 * float(second.norm())
+    assert "method.average.average" in task_state("reinforce_moving_average")
+
+
+def task_state(name: str) -> dict[str, Tensor]:
+    return VAETask(replace(DIGITS, estimator=name), load("digits")).model.state_dict()
+
+
 def test_learning_rates_are_the_papers() -> None:
     rates = {n: VAE(estimator=n).rate for n in ("unordered_set", "arsm", "relax")}
     assert rates == {"unordered_set": 1e-3, "arsm": 3e-4, "relax": 1e-4}
@@ -230,6 +257,13 @@ def test_the_command_resumes_a_run(run: Path, tmp_path: Path) -> None:
         (["--estimator", "top_k_and_sample"], "does not apply here"),
         (["--estimator", "disarm"], "disarm does not apply here"),
         (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),
+        (["--batch-size", "0"], "batch_size is 0; expected more than 0"),
+        (["--batch-size", "-4"], "batch_size is -4; expected more than 0"),
+        (["--learning-rate", "-1"], "learning_rate is -1.0; expected more than 0"),
+        (["--dims", "0"], "dims is 0; expected more than 0"),
+        (["--categories", "1"], "categories is 1; expected at least 2"),
+        (["--clip", "-1"], "clip is -1.0; expected more than 0"),
+        (["--epochs", "-1"], "epochs is -1; expected a number of epochs"),
         (["--batch-size", "5000"], "Give a smaller --batch-size"),
         (["--resume", "nowhere"], "there is no nowhere/settings.json"),
         (["--data", "mnist", "--data-dir", "nowhere"], "there is no folder nowhere"),
@@ -251,6 +285,29 @@ def test_a_run_is_resumed_with_its_own_settings(
     assert "Leave out --out" in capsys.readouterr().err
     assert main(["vae", "--out", str(run)]) == 1
     assert "nothing is ever overwritten" in capsys.readouterr().err
+
+
+def test_a_killed_command_continues_to_the_same_numbers(tmp_path: Path) -> None:
+    """In the middle of an epoch, with a control variate that learns too."""
+    common = ["vae", "--estimator", "relax", "--dims", "2", "--epochs", "2", "--cpu"]
+    options = [*common, "--log-every", "2", "--checkpoint-every", "2", "--out"]
+    assert main([*options, str(tmp_path / "whole")]) == 0
+    script = "import os, signal, sys; from swor.cli import main; "
+    script += "from swor.experiments.vae.task import VAETask as T; plain, calls = T.loss, []\n"
+    script += "def struck(*a):\n"
+    script += "    calls.append(0)\n"
+    script += "    if len(calls) == 12: os.kill(os.getpid(), signal.SIGKILL)\n"
+    script += "    return plain(*a)\n"
+    script += "T.loss = struck; main(sys.argv[1:])"
+    killed = subprocess.run(
+        [sys.executable, "-c", script, *options, str(tmp_path / "run")],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert main(["vae", "--resume", str(tmp_path / "run")]) == 0
+    assert last_lines(tmp_path / "run") == last_lines(tmp_path / "whole")
 
 
 def test_an_interrupted_command_says_how_to_go_on(
@@ -289,6 +346,38 @@ def test_the_variance_of_the_data_comes_on_top() -> None:
     assert new[1].value > fixed[1].value + 1.0  # the decoder, whose gradient the data dominates
 
 
+def test_the_gradient_is_that_of_the_mean_loss() -> None:
+    """With all outcomes in the sample nothing is left to chance."""
+    trained = VAE(dims=1, categories=3)
+    images = load("digits").train
+    vae = build(trained, 64)
+    draw = Gradient(Variance(run=Path(), records=10), vae, images, "unordered_set", 3)
+    encoder, decoder, both = draw(0)
+    loss = exact_negative_elbo(vae, images[:10].float(), vae.posterior(images[:10].float())).mean()
+    for found, network in ((encoder, vae.encoder), (decoder, vae.decoder)):
+        true = torch.autograd.grad(loss, list(network.parameters()), retain_graph=True)
+        expected = torch.cat([g.flatten() for g in true])
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    assert torch.equal(both, torch.cat([encoder, decoder]))
+
+
+@pytest.mark.parametrize("changes", [{}, {"data": "digits"}, {"categories": 5}, {"dims": 3}])
+def test_the_papers_figures_stand_beside_what_they_are_of(changes: dict[str, object]) -> None:
+    domain = replace(VAE(data="mnist", dims=20), **changes).domain
+    row = Row("unordered_set", 4, 4, 4)
+    measured = [
+        Measurement(1, "unordered_set", 4, 4, p, 1.0, 0.1, 9)
+        for p in ("encoder", "decoder", "both")
+    ]
+    assert ("7.05" in variance_table([row], measured, domain)) == (changes == {})
+
+
+def test_a_temperature_is_not_trained_on_the_model_it_is_measured_on() -> None:
+    settings, images = Variance(run=Path(), control_steps=2), load("digits").train
+    draw = Gradient(settings, build(DIGITS, 64), images, "straight_through", 1)
+    assert float(draw.method.log_temperature.detach()) == 0.0
+
+
 def test_estimators_are_compared_at_equal_evaluations() -> None:
     rows = {r.estimator: r[1:] for r in comparisons(Variance(run=Path()), VAE())}
     assert rows["unordered_set"] == (4, 4, 4)
@@ -323,8 +412,18 @@ def test_the_variance_command_writes_its_tables(few: Variance, tmp_path: Path) -
     assert (folder / "variance.png").stat().st_size > 0
     with pytest.raises(UserError, match="models of the epochs"):
         vae_variance(replace(few, epochs=(7,), out=tmp_path / "none"))
-    with pytest.raises(UserError, match="expected at least 3"):
-        vae_variance(replace(few, repetitions=2))
+    (few.run / "models" / "epoch-0009.part").touch()  # of a run that was killed
+    assert sorted(kept_models(few.run, ())) == [0, 1, 2]
+    for changes, message in [
+        ({"repetitions": 2}, "expected at least 3"),
+        ({"records": 0}, "records is 0; expected more than 0"),
+        ({"records": 10**6}, "expected at most the 1400 training images"),
+        ({"estimators": ()}, "no estimators were given"),
+        ({"estimators": ("unordered_set",), "k": 101}, "does not apply here: k is 101"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            vae_variance(replace(few, **changes, out=tmp_path / "refused"))
+    assert not (tmp_path / "refused").exists()
 
 
 def test_an_interrupted_measurement_continues_to_the_same_numbers(
@@ -338,7 +437,7 @@ def test_an_interrupted_measurement_continues_to_the_same_numbers(
 
     def struck(self: Gradient, number: int) -> tuple[Tensor, Tensor, Tensor]:
         draws.append(self.method.name)
-        if len(draws) == 11:  # in the fourth case, of seven
+        if len(draws) == 11:  # in the fourth case, of twelve
             raise KeyboardInterrupt
         return plain(self, number)
 
@@ -353,7 +452,7 @@ def test_an_interrupted_measurement_continues_to_the_same_numbers(
     draws.clear()
     assert main(["vae-variance", "--resume", str(part), "--seed", "1"]) == 1
     assert "seed was 0 and is 1" in capsys.readouterr().err
-    assert main(["vae-variance", "--resume", str(part)]) == 130  # the strike is in the third case
+    assert main(["vae-variance", "--resume", str(part)]) == 130  # struck again
     draws[:] = range(11)
     assert main(["vae-variance", "--resume", str(part)]) == 0
     assert (part / "variance.csv").read_text() == whole
@@ -371,7 +470,7 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
         f"images-{run.name}.png",
         "settings.json",
     }
-    curves = [read_curve(run, split, 5) for split in ("train", "valid")]
+    curves = [read_curve(run, "digits", split, 5) for split in ("train", "valid")]
     better = curves[0]._replace(
         settings=replace(curves[0].settings, estimator="arsm"),
         smooth=[s - 1 for s in curves[0].smooth],
@@ -380,8 +479,16 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
     values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
     assert values == sorted(values)
     assert values[1] == round(min(curves[0].smooth), 1)
-    with pytest.raises(UserError, match="no runs were given"):
-        vae_figures(Figures(runs=()))
+    for changes, message in [
+        ({"runs": ()}, "no runs were given"),
+        ({"runs": (run, run.parent / "." / run.name)}, "a run was given twice"),
+        ({"smoothing": 0}, "smoothing is 0"),
+        ({"columns": 0}, "columns is 0; expected from 1 to 197"),
+        ({"columns": 198}, "columns is 198; expected from 1 to 197"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            vae_figures(replace(Figures(runs=(run,), out=tmp_path / "refused"), **changes))
+    assert not (tmp_path / "refused").exists()
 
 
 def curve(split: str, values: list[float], **changes: object) -> Curve:
@@ -420,19 +527,37 @@ LAUNCHERS = {
 
 
 @pytest.mark.slow
+def test_two_processes_take_the_steps_of_one(tmp_path: Path) -> None:
+    """With all outcomes in the sample nothing is left to chance, and the numbers are the same."""
+    exact = ["--dims", "1", "--categories", "4", "--k", "4"]
+    two = launched(LAUNCHERS["torchrun"], exact, tmp_path / "two")
+    one = launched([], exact, tmp_path / "one")
+    elbos = [[r["negative_elbo"] for r in run] for run in (two, one)]
+    assert elbos[0] == pytest.approx(elbos[1], rel=1e-4)
+    assert abs(elbos[1][0] - elbos[1][2]) > 1.0  # it has learnt something
+
+
+@pytest.mark.slow
 def test_the_command_runs_on_two_processes(tmp_path: Path) -> None:
     """With either launcher to the same numbers, which are not those of one process."""
-    options = ["-m", "swor", "vae", "--dims", "2", "--epochs", "1", "--cpu", "--out"]
-    for name, launcher in {**LAUNCHERS, "alone": []}.items():
-        start = ["-m", *launcher] if launcher else []
-        subprocess.run(
-            [sys.executable, *start, *options, str(tmp_path / name)],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            check=True,
-            timeout=300,
-        )
-    two, same, one = (last_lines(tmp_path / name) for name in (*LAUNCHERS, "alone"))
+    two, same, one = (
+        launched(launcher, ["--dims", "2"], tmp_path / name)
+        for name, launcher in {**LAUNCHERS, "alone": []}.items()
+    )
     assert [r["split"] for r in two] == ["valid", "train", "valid"]
     assert two == same
     assert two[0] == one[0]  # the same weights and validation to begin with
     assert two[1] != one[1]  # every process has noise of its own
+
+
+def launched(launcher: list[str], options: list[str], out: Path) -> list[dict[str, object]]:
+    """The metrics of a run of one epoch."""
+    start = ["-m", *launcher] if launcher else []
+    command = [*start, "-m", "swor", "vae", "--epochs", "1", "--cpu", *options]
+    subprocess.run(
+        [sys.executable, *command, "--out", str(out)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=300,
+    )
+    return last_lines(out)

@@ -72,6 +72,23 @@ def reinforce_shared_sample(
     return reinforce(drawn).loss(f(drawn.value), baseline=baseline)
 
 
+def sum_and_sample_shared_sample(
+    f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""$\sum_s w_s \nabla \log p_s (f_s - f(x'))$: sum-and-sample, one fresh sample for all terms.
+
+    The sampled baseline of the paper's VAE; in its toy experiment every term has its own. Unbiased.
+    Uses k + 1 evaluations.
+
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> sum_and_sample_shared_sample(torch.ones_like, dist, 2)
+    tensor([1., 1., 1., 1., 1.])
+    """
+    drawn = sample(dist, k, generator=generator)
+    baseline = fresh_sample(f, dist, 1, generator=generator)
+    return sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)
+
+
 def reinforce_batch_mean(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:

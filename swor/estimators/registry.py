@@ -13,6 +13,7 @@ from swor.estimators.baselined import (
     reinforce_no_baseline,
     reinforce_shared_sample,
     sum_and_sample_sampled_baseline,
+    sum_and_sample_shared_sample,
     top_k_and_sample_sampled_baseline,
     unordered_set_no_baseline,
 )
@@ -116,6 +117,13 @@ _BASELINES = {
         "eq:ssas_estimator, sampled baseline",
         sum_and_sample_sampled_baseline,
         _twice,
+        largest_k=domain_size,
+    ),
+    "sum_and_sample_shared_sample": Estimator(
+        True,
+        "eq:ssas_estimator, sampled baseline",
+        sum_and_sample_shared_sample,
+        _one_more,
         largest_k=domain_size,
     ),
     "top_k_and_sample_sampled_baseline": Estimator(

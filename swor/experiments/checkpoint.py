@@ -112,12 +112,20 @@ def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
         model: what to load into: the model itself, or the part of it that ``prefix`` names.
         prefix: such as ``"encoder."``; weights of other parts are left aside.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not path.exists():
         raise UserError(f"there is no {path}; expected a kept model. Train with --keep-every.")
-    weights = load_file(path).items()
-    model.load_state_dict({n.removeprefix(prefix): w for n, w in weights if n.startswith(prefix)})
+    try:
+        weights = load_file(path).items()
+        part = {n.removeprefix(prefix): w for n, w in weights if n.startswith(prefix)}
+        model.load_state_dict(part)
+    except (SafetensorError, RuntimeError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the weights of this model, as training "
+            "kept them. Restore the file, or train again."
+        ) from error
 
 
 def _publish(part: Path, path: Path) -> None:

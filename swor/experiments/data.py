@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -37,6 +38,13 @@ BINARIZED = {  # of the pixels, eight to a byte: the same whatever file they com
     "valid": "a256ac44ae26be720fad8616a05ed6ecfd1619930d9a208379bb2a4405df5b6d",
     "test": "9fcd8da6f0fdf09b2ba30fe63a0bb784042a0de82563172530229b983e294ff2",
 }
+
+
+UNREADABLE = (
+    *(EOFError, KeyError, NotImplementedError, OSError, RuntimeError, ValueError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading a damaged archive of arrays raises."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def _read_packed(path: Path) -> Mapping[str, Bytes]:
     try:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             packed = {split: file[split] for split in BINARIZED}
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise UserError(
             f"{path} cannot be read ({error}); expected arrays train, valid and test. It is "
             f"truncated or altered: remove it and get the files at {BINARIZED_HOME}."
@@ -150,5 +158,6 @@ def _pack(split: str, sha256: str, folder: Path | None) -> Bytes:
     text = np.frombuffer(download(url) if folder is None else read(folder / name, url), np.uint8)
     bits = text[(text == ord("0")) | (text == ord("1"))] - ord("0")
     packed: Bytes = np.packbits(bits[: bits.size // 784 * 784].reshape(-1, 784), axis=1)
-    require(packed.tobytes(), sha256, f"the content of {name}", f"Get it again from {url}.")
+    source = url if folder is None else str(folder / name)
+    require(packed.tobytes(), sha256, f"the content of {source}", f"Get it again from {url}.")
     return packed

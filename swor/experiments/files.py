@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             content: bytes = answer.read()
-    except (urllib.error.URLError, OSError) as error:
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         raise UserError(
             f"{url} could not be downloaded ({error}); expected a file of the data set. Check the "
             "connection, or get the file elsewhere and give its folder with --data-dir."

@@ -70,8 +70,16 @@ class RunFolder:
         return self.write_text(name, text.getvalue())
 
     def write_settings(self, settings: DataclassInstance) -> Path:
-        """Write ``settings.json``: the settings, the command and the versions."""
-        return self.write_json("settings.json", {"settings": asdict(settings), **provenance()})
+        """Write ``settings.json``: the settings, the command and the versions; those of a resumed run too."""
+        path = self.path / "settings.json"
+        if not path.exists():
+            return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        again = {
+            "settings": asdict(settings),
+            "resumed": [*stored.get("resumed", []), provenance()],
+        }
+        return self.write_json(path.name, stored | again)
 
 
 def create(path: Path) -> RunFolder:

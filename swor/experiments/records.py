@@ -60,6 +60,7 @@ class Records:
 
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()
+            self._require_whole()
             os.truncate(self.path, self.start)
             purge = self.step + 1 if self.start else None
             self.board = SummaryWriter(str(self.path.parent / "tensorboard"), purge_step=purge)
@@ -86,6 +87,15 @@ class Records:
         for name, number in metrics.items():
             self.board.add_scalar(f"{split}/{name}", number, step)
 
+    def _require_whole(self) -> None:
+        size = self.path.stat().st_size
+        if size < self.start:
+            raise UserError(
+                f"{self.path} has {size} bytes; expected at least the {self.start} that it had at the "
+                "checkpoint. It was cut or removed: restore it, or start the run again in another "
+                "folder."
+            )
+
     def size(self) -> int:
         """Bytes written so far."""
         return self.path.stat().st_size if self.enabled else 0
@@ -99,7 +109,14 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
             f"there is no {path}; expected the folder of a training run. Give the folder that "
             "training reported."
         )
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record: dict[str, Any] = json.loads(line)
+    *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the last may be being written
+    for number, line in enumerate(lines, 1):
+        try:
+            record: dict[str, Any] = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"line {number} of {path} cannot be read ({error}); expected a line that training "
+                "wrote. Restore the file, or remove the line."
+            ) from error
         if record["split"] == split:
             yield record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from swor.experiments.folder import RunFolder, run_folder
+from swor.experiments.folder import run_folder
 from swor.experiments.task import Batch, Task, Training
 from swor.experiments.training import is_main, on_main, train
 
@@ -36,7 +36,6 @@ def run(
     path = on_main(lambda: run_folder(settings, name, resume, out), cpu=settings.cpu)
     finished = train(task, path, settings, resume=resume is not None)
     if is_main(cpu=settings.cpu):
-        RunFolder(path).write_settings(settings)  # a resumed run may have been given more of them
         if finished and finish is not None:
             finish(path)
         ended = f"The run is in {path}"

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from swor.experiments.errors import UserError
+from swor.experiments.errors import UserError, check_positive
 from swor.experiments.resume import MAY_CHANGE
 
 Batch = TypeVar("Batch")
@@ -37,6 +37,11 @@ class Training:
     checkpoint_every: int = field(default=1000, metadata=MAY_CHANGE)
     keep_every: int = field(default=0, metadata=MAY_CHANGE)
     cpu: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(self, "clip")
+        if self.epochs < 0:
+            raise UserError(f"epochs is {self.epochs}; expected a number of epochs, such as 10.")
 
 
 @dataclass(frozen=True)

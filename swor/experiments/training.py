@@ -18,15 +18,17 @@ checkpoint, which is whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from swor.experiments.checkpoint import Checkpoint, Position, keep_model, resume_from
 from swor.experiments.errors import UserError
+from swor.experiments.folder import RunFolder
 from swor.experiments.interrupt import Interrupt
 from swor.experiments.processes import Processes, together
 from swor.experiments.progress import Bar
@@ -35,6 +37,8 @@ from swor.experiments.task import Batch, Place, Task, Training, seeded
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+Made = TypeVar("Made")
 
 
 def train(task: Task[Batch], folder: Path, settings: Training, *, resume: bool = False) -> bool:
@@ -81,6 +85,23 @@ def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
     return made[0]
 
 
+def main_first(make: Callable[[], Made], *, cpu: bool) -> Made:
+    """What every process makes for itself, the main one before the others, such as a download.
+
+    Args:
+        make: called on every process; if it fails on the main one, all processes do.
+        cpu: as in the settings.
+    """
+    made: list[Made] = []
+
+    def first() -> Path:
+        made.append(make())
+        return Path()
+
+    on_main(first, cpu=cpu)
+    return made[0] if made else make()
+
+
 def is_main(*, cpu: bool) -> bool:
     """Whether this is the main process, or the only one."""
     from accelerate import PartialState
@@ -105,6 +126,9 @@ class _Loop(Generic[Batch]):
         self.processes.share(self.task.model.buffers())
         if resume:
             self.position = resume_from(self.checkpoint, self.task, self.settings, self.meter)
+            self._require_not_past()
+            if self.main:
+                RunFolder(self.folder).write_settings(self.settings)  # more epochs, perhaps
         else:
             self.checkpoint.require_none()
         self.processes.wait()
@@ -158,6 +182,7 @@ class _Loop(Generic[Batch]):
 
     def _end_epoch(self) -> None:
         """Log, run the hook, validate, save; at the start of training too."""
+        self._check_weights()
         self._log_training()
         self.processes.share(self.task.model.buffers())  # batch statistics differ between processes
         epoch, seed = self.position.step // self.task.steps, self.settings.seed
@@ -180,7 +205,16 @@ class _Loop(Generic[Batch]):
             self.records.write("train", self.position.step, epoch, self.meter.means())
             self.meter.clear()
 
+    def _require_not_past(self) -> None:
+        had = self.position.step / self.task.steps
+        if had > self.settings.epochs:
+            raise UserError(
+                f"epochs is {self.settings.epochs}, but the run has had {had:g}; expected at least as "
+                "many. Resume it with more, or not at all."
+            )
+
     def _save(self) -> None:
+        self._check_weights()
         self.position.log_bytes = self.records.size()
         if self.main:
             self.checkpoint.save(self.task, self.settings, self.position, self.meter)
@@ -190,12 +224,19 @@ class _Loop(Generic[Batch]):
         return every > 0 and self.position.step % every == 0
 
     def _check_finite(self, loss: float) -> None:
-        if not loss - loss == 0.0:
-            raise UserError(
-                f"the loss is {loss} at step {self.position.step}; expected a number. Training "
-                "diverged: lower the learning rate or clip the gradient. The checkpoint is from "
-                "before."
-            )
+        if not math.isfinite(loss):
+            self._diverged(f"the loss is {loss}")
+
+    def _check_weights(self) -> None:
+        for name, parameter in self.task.model.named_parameters():
+            if not parameter.isfinite().all():
+                self._diverged(f"the weights {name} are not all finite")
+
+    def _diverged(self, sign: str) -> NoReturn:
+        raise UserError(
+            f"{sign} at step {self.position.step}; expected numbers. Training diverged: lower the "
+            "learning rate or clip the gradient. The checkpoint is from before."
+        )
 
     @property
     def _trained(self) -> list[nn.Parameter]:

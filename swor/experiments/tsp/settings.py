@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from swor.experiments.errors import UserError
+from swor.experiments.errors import UserError, check_positive
 from swor.experiments.task import Training
 
 
@@ -27,7 +27,7 @@ class ModelSettings:
     clip: float = 10.0
 
     def __post_init__(self) -> None:
-        _check_positive(self, "width", "heads", "layers", "hidden", "clip")
+        check_positive(self, "width", "heads", "layers", "hidden", "clip")
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
@@ -66,7 +66,8 @@ class TspSettings(Training):
     def __post_init__(self) -> None:
         from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
 
-        _check_positive(
+        super().__post_init__()
+        check_positive(
             self, "k", "batch_size", "learning_rate", "validate_every", "validation_size"
         )
         if self.nodes < 2:
@@ -88,9 +89,3 @@ class TspSettings(Training):
             raise UserError(
                 f"rollout_size is {self.rollout_size}; expected at least 2, for a t-test."
             )
-
-
-def _check_positive(settings: object, *names: str) -> None:
-    for name in names:
-        if not getattr(settings, name) > 0:
-            raise UserError(f"{name} is {getattr(settings, name)}; expected more than 0.")

@@ -15,14 +15,6 @@ from swor.experiments.vae.published import label
 from swor.experiments.vae.settings import VAE
 
 
-class Domain(NamedTuple):
-    """Data, and the outcomes of the latent variable: runs of different ones are not compared."""
-
-    data: str
-    dims: int
-    categories: int
-
-
 class Curve(NamedTuple):
     """The −ELBO of a run on a split, over its epochs."""
 
@@ -34,15 +26,14 @@ class Curve(NamedTuple):
     smooth: list[float]
 
     @property
-    def domain(self) -> Domain:
-        """What the run is trained on."""
-        return Domain(self.settings.data, self.settings.dims, self.settings.categories)
-
-    @property
-    def fixed(self) -> str:
+    def fixed(self) -> dict[str, object]:
         """The settings that tell runs apart, but for the seed."""
-        free = may_change(self.settings) | {"seed"}
-        return str({n: v for n, v in asdict(self.settings).items() if n not in free})
+        free = may_change(self.settings) | {"seed", "cpu"}
+        used = asdict(self.settings) | {
+            "k": self.settings.samples,
+            "learning_rate": self.settings.rate,
+        }
+        return {name: value for name, value in used.items() if name not in free}
 
 
 class Group(NamedTuple):
@@ -58,7 +49,12 @@ class Group(NamedTuple):
     @property
     def shared(self) -> str:
         """The settings that all runs share."""
-        return self.curves[0].fixed
+        return str(self.curves[0].fixed)
+
+    @property
+    def lowest(self) -> list[float]:
+        """The lowest smoothed value of every run."""
+        return [min(curve.smooth) for curve in self.curves]
 
     @property
     def epochs(self) -> list[float]:
@@ -73,12 +69,16 @@ class Group(NamedTuple):
     @property
     def name(self) -> str:
         """In legends and tables."""
-        rate = self.settings.learning_rate
-        parts = [
-            f"{label(self.settings.estimator)}, k = {self.settings.k}",
-            *([] if rate is None else [f"rate {rate:g}"]),
-            *([f"{len(self.curves)} runs"] if len(self.curves) > 1 else []),
+        settings = self.settings
+        usual = VAE(estimator=settings.estimator)
+        parts = [f"{label(settings.estimator)}, k = {settings.samples}"]
+        parts += [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
+        parts += [
+            f"{name.replace('_', ' ')} {getattr(settings, name)}"
+            for name in ("batch_size", "clip", "log_every")
+            if getattr(settings, name) != getattr(usual, name)
         ]
+        parts += [f"{len(self.curves)} runs"] if len(self.curves) > 1 else []
         return ", ".join(parts)
 
     def at(self, epoch: int) -> str:
@@ -92,7 +92,7 @@ def grouped(curves: Sequence[Curve]) -> list[Group]:
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(f"{curve.split} {curve.fixed}", []).append(curve)
-    return sorted((Group(tuple(g)) for g in groups.values()), key=lambda g: min(g.smooth))
+    return sorted((Group(tuple(g)) for g in groups.values()), key=lambda g: fmean(g.lowest))
 
 
 def spread(values: Sequence[float]) -> str:
@@ -107,7 +107,23 @@ def spread(values: Sequence[float]) -> str:
     return f"{fmean(values):.1f}{half}"
 
 
-def read_curve(run: Path, split: str, smoothing: int) -> Curve:
+def names(runs: Sequence[Path]) -> list[str]:
+    """Short names of folders, no two the same.
+
+    >>> names([Path("a/one"), Path("b/one"), Path("a/two")])
+    ['a-one', 'b-one', 'two']
+    """
+    whole = [run.resolve() for run in runs]
+    if len(set(whole)) < len(whole):
+        raise UserError(f"a run was given twice: {', '.join(map(str, runs))}. Give each once.")
+    short = [run.name for run in whole]
+    return [
+        f"{run.parent.name}-{name}" if short.count(name) > 1 else name
+        for run, name in zip(whole, short, strict=True)
+    ]
+
+
+def read_curve(run: Path, name: str, split: str, smoothing: int) -> Curve:
     """The curve of a run, from its metrics; without the untrained model, which is off the scale."""
     trained = read_settings(VAE, run, out=None)
     valid = [r for r in read_records(run, "valid") if r["epoch"]]
@@ -117,7 +133,7 @@ def read_curve(run: Path, split: str, smoothing: int) -> Curve:
     records = valid if split == "valid" else list(read_records(run, split))
     raw = [float(r["negative_elbo"]) for r in records]
     epochs = [r["step"] / per_epoch for r in records]
-    return Curve(run.name, trained, split, epochs, raw, smoothed(raw, smoothing))
+    return Curve(name, trained, split, epochs, raw, smoothed(raw, smoothing))
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:
@@ -144,7 +160,9 @@ def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
             "data": curve.settings.data,
             "dims": curve.settings.dims,
             "estimator": curve.settings.estimator,
-            "k": curve.settings.k,
+            "categories": curve.settings.categories,
+            "k": curve.settings.samples,
+            "learning_rate": curve.settings.rate,
             "seed": curve.settings.seed,
             "split": curve.split,
             "epoch": round(epoch, 4),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swor.experiments.vae.curves import Curve, Domain, Group, grouped, spread
-from swor.experiments.vae.published import NEGATIVE_ELBO
+from swor.experiments.vae.curves import Curve, Group, grouped, spread
+from swor.experiments.vae.published import Domain, paper_elbo
 
 MILESTONES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 COLUMNS = 4  # of epochs
-PUBLISHED = Domain("mnist", 20, 10)
 
 
 def markdown(curves: Sequence[Curve]) -> str:
     """A table for each domain: validation at some epochs, the lowest of both splits, the paper's."""
-    domains = sorted({curve.domain for curve in curves})
+    domains = sorted({curve.settings.domain for curve in curves})
     return "\n".join(
-        _table(domain, [c for c in curves if c.domain == domain]) for domain in domains
+        _table(domain, [c for c in curves if c.settings.domain == domain]) for domain in domains
     )
 
 
@@ -39,13 +38,12 @@ def _table(domain: Domain, curves: Sequence[Curve]) -> str:
 
 
 def _row(valid: Group, train: Group, epochs: Sequence[int], domain: Domain) -> list[str]:
-    settings = valid.settings
-    paper = NEGATIVE_ELBO.get((settings.estimator, settings.k)) if domain == PUBLISHED else None
+    paper = paper_elbo(valid.settings.estimator, valid.settings.samples, domain)
     return [
         valid.name,
         *(valid.at(epoch) for epoch in epochs),
-        spread([min(c.smooth) for c in valid.curves]),
-        spread([min(c.smooth) for c in train.curves]),
+        spread(valid.lowest),
+        spread(train.lowest),
         *(("", "") if paper is None else (f"{paper[1]:.1f}", f"{paper[0]:.1f}")),
     ]
 

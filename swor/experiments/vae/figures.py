@@ -12,7 +12,7 @@ import tyro
 from swor.experiments.errors import UserError
 from swor.experiments.folder import create, unused
 from swor.experiments.vae import elbo_table
-from swor.experiments.vae.curves import Curve, grouped, read_curve, rows
+from swor.experiments.vae.curves import Curve, grouped, names, read_curve, rows, spread
 from swor.experiments.vae.pictures import picture
 from swor.experiments.vae.published import style
 
@@ -31,7 +31,7 @@ class Figures:
         runs: folders of runs of swor vae, of any data and number of dimensions.
         smoothing: number of neighbouring points that the smoothed curves average.
         columns: images per row of a picture.
-        data_dir: folder of the data files; by default SWOR_DATA, or else a download.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
         out: folder to write to; by default a new one in runs/.
     """
 
@@ -54,20 +54,22 @@ def vae_figures(settings: Figures) -> Path:
         raise UserError(
             f"smoothing is {settings.smoothing}; expected at least 1 (none), such as 5."
         )
+    runs = dict(zip(names(settings.runs), settings.runs, strict=True))
     curves = [
-        read_curve(run, split, settings.smoothing)
-        for run in settings.runs
+        read_curve(run, name, split, settings.smoothing)
+        for name, run in runs.items()
         for split in ("train", "valid")
     ]
+    pictures = {n: picture(run, settings.columns, settings.data_dir) for n, run in runs.items()}
     folder = create(settings.out or unused(Path("runs"), "vae-figures"))
     folder.write_settings(settings)
     folder.write_csv("curves.csv", rows(curves))
     folder.write_text("curves.md", elbo_table.markdown(curves))
     with folder.replacing("curves.png") as draft:
         curves_figure(curves).savefig(draft, dpi=150)
-    for run in settings.runs:
-        with folder.replacing(f"images-{run.name}.png") as draft:
-            picture(run, settings.columns, settings.data_dir).savefig(draft, dpi=150)
+    for name, figure in pictures.items():
+        with folder.replacing(f"images-{name}.png") as draft:
+            figure.savefig(draft, dpi=150)
     print(f"The figures are in {folder.path}")
     return folder.path
 
@@ -76,12 +78,12 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     """A column of panels for each data set and domain: training above, validation below."""
     from matplotlib.figure import Figure
 
-    domains = sorted({curve.domain for curve in curves})
+    domains = sorted({curve.settings.domain for curve in curves})
     figure = Figure(figsize=(6.4 * len(domains), 8.4), layout="constrained")
     panels = figure.subplots(2, len(domains), squeeze=False)
     for column, domain in enumerate(domains):
         for ax, split in zip(panels[:, column], ("train", "valid"), strict=True):
-            _panel(ax, [c for c in curves if (c.domain, c.split) == (domain, split)])
+            _panel(ax, [c for c in curves if (c.settings.domain, c.split) == (domain, split)])
             name = "training" if split == "train" else "validation"
             ax.set_title(rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$, {name}")
     for ax in panels[-1]:
@@ -102,8 +104,8 @@ def _panel(ax: Axes, curves: Sequence[Curve]) -> None:
             group.smooth,
             color=look.colour,
             linestyle=look.line,
-            linewidth=1.8,
-            label=f"{min(group.smooth):.1f}  {group.name}",
+            linewidth=1.8 if group.settings.samples < 8 else 3.0,
+            label=f"{spread(group.lowest)}  {group.name}",
         )
     # The first steps are far above all else: leave them out of sight.
     late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]

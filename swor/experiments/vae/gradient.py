@@ -47,10 +47,10 @@ class Gradient:
         return surrogate(self.vae, self.method, x, posterior, kl, self.k, noise).mean()
 
     def train_control(self) -> None:
-        """Let an estimator that learns, such as RELAX, do so, while the model stays."""
-        parameters = list(self.method.parameters())
-        if not parameters:
+        """Let RELAX's control variate learn, while the model stays; a temperature stays at 1."""
+        if self.method.name != "relax":
             return
+        parameters = list(self.method.control.parameters())
         optimizer = torch.optim.Adam(parameters, lr=1e-3)
         for number in range(self.settings.control_steps):
             gradients = torch.autograd.grad(self.loss(number, "control"), parameters)

@@ -12,7 +12,7 @@ from swor.experiments.errors import UserError
 from swor.experiments.folder import RunFolder
 from swor.experiments.vae.gradient import Gradient
 from swor.experiments.vae.moments import log_variances
-from swor.experiments.vae.published import label
+from swor.experiments.vae.published import Domain, label, paper_k, paper_log_variance
 from swor.experiments.vae.tables import Measurement, Row
 
 if TYPE_CHECKING:
@@ -35,15 +35,18 @@ class Case(NamedTuple):
 
 
 def cases(settings: Variance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
-    """All that is measured: every k on the last model, the paper's k on those before it."""
-    found = []
-    for epoch in epochs:
-        last = epoch == max(epochs)
-        repetitions = settings.repetitions if last else settings.repetitions_before
-        for row in rows:
-            ks = sorted({*row[1:]}) if last else [row.paper_k]
-            found += [Case(epoch, row.estimator, k, repetitions) for k in ks]
-    return found
+    """All that is measured: every estimator with each of its k on every model."""
+    return [
+        Case(
+            epoch,
+            row.estimator,
+            k,
+            settings.repetitions if epoch == max(epochs) else settings.before,
+        )
+        for epoch in epochs
+        for row in rows
+        for k in sorted({*row[1:]})
+    ]
 
 
 def read(folder: Path) -> list[Measurement]:
@@ -63,16 +66,20 @@ def read(folder: Path) -> list[Measurement]:
 
 def _measurement(row: Mapping[str, str]) -> Measurement:
     kinds = get_type_hints(Measurement)
-    return Measurement(**{name: kinds[name](text) for name, text in row.items()})
+    return Measurement(**{name: kind(row[name]) for name, kind in kinds.items()})
+
+
+class Subject(NamedTuple):
+    """What gradients are taken of."""
+
+    vae: CategoricalVAE
+    images: Tensor
+    models: Mapping[int, Path]  # weights of the former, by epoch
+    domain: Domain
 
 
 def measure(
-    settings: Variance,
-    vae: CategoricalVAE,
-    images: Tensor,
-    models: Mapping[int, Path],
-    todo: Sequence[Case],
-    folder: RunFolder,
+    settings: Variance, subject: Subject, todo: Sequence[Case], folder: RunFolder
 ) -> list[Measurement]:
     """The measurements of a folder, after those that it lacks have been made and kept."""
     from rich.progress import Progress
@@ -85,11 +92,18 @@ def measure(
         for case in left:
             name = f"epoch {case.epoch}, {label(case.estimator)}, k = {case.k}"
             progress.update(bar, description=name)
-            load_model(models[case.epoch], vae, prefix="vae.")
-            draw = Gradient(settings, vae, images, case.estimator, case.k)
+            load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
+            draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
             measured += one(case, draw, lambda: progress.advance(bar))
-            folder.write_csv(TABLE, [m._asdict() for m in measured])
+            rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
+            folder.write_csv(TABLE, rows)
     return measured
+
+
+def _paper(measurement: Measurement, domain: Domain) -> float | None:
+    """The paper's figure, which is of the encoder, and of its own k."""
+    same = (measurement.part, measurement.k) == ("encoder", paper_k(measurement.estimator))
+    return paper_log_variance(measurement.estimator, domain) if same else None
 
 
 def one(case: Case, gradient: Gradient, advance: Callable[[], None]) -> list[Measurement]:

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, OneHotCategorical
 
-from swor.baselines import fresh_sample
+from swor.baselines import MovingAverage
+from swor.estimators.baselined import reinforce_moving_average
 from swor.estimators.control_variates import ControlVariate, relax
-from swor.estimators.registry import ESTIMATORS, Estimator
+from swor.estimators.registry import ESTIMATORS
 from swor.estimators.relaxed import gumbel_softmax, straight_through
-from swor.estimators.sums import sum_and_sample
 from swor.experiments.errors import UserError
-from swor.samplers.distributions import sample
 from swor.types import Cost
 
 LEARNING_RATES = {"straight_through": 1e-4, "gumbel_softmax": 1e-4, "relax": 1e-4, "arsm": 3e-4}
@@ -23,32 +22,23 @@ OWN_SAMPLED_KL = ("arsm",)
 
 OTHER_OBJECTIVE = ("vimco",)
 
-
-def sum_and_sample_shared_sample(
-    f: Cost, dist: Distribution, k: int, /, *, generator: torch.Generator | None = None
-) -> Tensor:
-    r"""$\sum_s w_s \nabla \log p_s (f_s - f(x'))$: sum-and-sample, one fresh sample for all terms.
-
-    The sampled baseline of the paper's VAE; in its toy experiment every term has its own.
-    """
-    drawn = sample(dist, k, generator=generator)
-    baseline = fresh_sample(f, dist, 1, generator=generator)
-    return sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)
+RELAXED = {"straight_through": straight_through, "gumbel_softmax": gumbel_softmax}
+"""Estimators that learn a temperature."""
 
 
-METHODS: dict[str, Estimator] = {
-    **{name: entry for name, entry in ESTIMATORS.items() if name not in OTHER_OBJECTIVE},
-    "sum_and_sample_shared_sample": Estimator(
-        True,
-        "eq:ssas_estimator, sampled baseline",
-        sum_and_sample_shared_sample,
-        lambda k, dist: k + 1,
-    ),
-}
+METHODS = {name: entry for name, entry in ESTIMATORS.items() if name not in OTHER_OBJECTIVE}
+
+
+def check_name(name: str) -> None:
+    """The name is that of an estimator."""
+    if name not in METHODS:
+        raise UserError(
+            f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
+        )
 
 
 class Method(nn.Module):
-    r"""An estimator by name, with the parameters it learns: a control variate or a temperature.
+    r"""An estimator by name, with its state: a control variate, a temperature or an average.
 
     Args:
         name: a key of ``METHODS``.
@@ -61,30 +51,28 @@ class Method(nn.Module):
     tensor(0., requires_grad=True)
     """
 
-    log_temperature: nn.Parameter
-
     def __init__(
         self, name: str, n: int, c: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        if name not in METHODS:
-            raise UserError(
-                f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
-            )
+        check_name(name)
         self.name, self.entry = name, METHODS[name]
         if name == "relax":
             self.control = ControlVariate(n, c, generator=generator)
-        elif name in ("straight_through", "gumbel_softmax"):
+        elif name in RELAXED:
             self.log_temperature = nn.Parameter(torch.zeros(()))
+        elif name == "reinforce_moving_average":
+            self.average = MovingAverage()
 
     def estimate(self, f: Cost, dist: Distribution, k: int, generator: torch.Generator) -> Tensor:
         """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
         if self.name == "relax":
             return relax(f, dist, k, control=self.control, generator=generator)
-        if self.name in ("straight_through", "gumbel_softmax"):
-            through = straight_through if self.name == "straight_through" else gumbel_softmax
+        if self.name in RELAXED:
             temperature = self.log_temperature.exp()
-            return through(f, dist, k, temperature=temperature, generator=generator)
+            return RELAXED[self.name](f, dist, k, temperature=temperature, generator=generator)
+        if self.name == "reinforce_moving_average":
+            return reinforce_moving_average(f, dist, k, average=self.average, generator=generator)
         return self.entry(f, dist, k, generator=generator)
 
     @property
@@ -101,6 +89,6 @@ class Method(nn.Module):
         """Try the estimator once on a uniform distribution, and refuse what it is not defined for."""
         uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
         try:
-            self.estimate(lambda z: z.flatten(-2).sum(-1), uniform, k, torch.Generator())
+            self.entry(lambda z: z.flatten(-2).sum(-1), uniform, k, generator=torch.Generator())
         except (TypeError, ValueError) as error:
             raise UserError(f"{self.name} does not apply here: {error}") from error

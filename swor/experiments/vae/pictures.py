@@ -10,12 +10,13 @@ from torch import Tensor
 
 from swor.experiments.checkpoint import Checkpoint
 from swor.experiments.data import load
+from swor.experiments.errors import UserError
 from swor.experiments.resume import read_settings
 from swor.experiments.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.published import label
 from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.task import VAETask
+from swor.experiments.vae.task import build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,14 +28,21 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
     from matplotlib.figure import Figure
 
     settings = read_settings(VAE, run, out=None)
-    images = load(settings.data, data_dir)
-    task = VAETask(settings, images)
-    task.model.load_state_dict(Checkpoint(run / "checkpoint.pt").load()["model"])
+    images = load(settings.data, data_dir or settings.data_dir)
+    if not 1 <= columns <= len(images.valid):
+        raise UserError(
+            f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
+        )
+    vae = build(settings, images.train.shape[-1])
+    weights = Checkpoint(run / "checkpoint.pt").load()["model"]
+    vae.load_state_dict(
+        {n.removeprefix("vae."): w for n, w in weights.items() if n.startswith("vae.")}
+    )
     seen = images.valid[:columns].float()
     bands = {
         "images": seen,
-        "reconstructions": reconstruct(task.vae, seen),
-        "samples": dream(task.vae, 2 * columns, settings.seed),
+        "reconstructions": reconstruct(vae, seen),
+        "samples": dream(vae, 2 * columns, settings.seed),
     }
     figure = Figure(figsize=(0.75 * columns, 3.9), layout="constrained")
     panels = figure.subplots(3, 1, height_ratios=[len(b) for b in bands.values()])
@@ -43,7 +51,7 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
     domain = f"${settings.categories}^{{{settings.dims}}}$"
-    title = f"{label(settings.estimator)}, k = {settings.k}, {settings.data}, {domain}"
+    title = f"{label(settings.estimator)}, k = {settings.samples}, {settings.data}, {domain}"
     figure.suptitle(title, fontsize=10)
     return figure
 

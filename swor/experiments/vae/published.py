@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from swor.estimators.registry import ESTIMATORS
+
+
+class Domain(NamedTuple):
+    """Data, and the outcomes of the latent variable: runs of different ones are not compared."""
+
+    data: str
+    dims: int
+    categories: int
+
 
 class Entry(NamedTuple):
     """A column of the paper's Table 1: its k there, and its figures by number of dimensions."""
@@ -46,6 +56,25 @@ NEGATIVE_ELBO = {
 """Lowest smoothed −ELBO in training and validation, MNIST, 10^20 outcomes, by estimator and k."""
 
 
+def paper_k(estimator: str) -> int:
+    """The number of samples that an estimator has in the paper; 4, if the paper does not have it."""
+    if estimator in ("straight_through", "gumbel_softmax"):
+        return 1
+    return PAPER[estimator].k if estimator in PAPER else 4
+
+
+def paper_log_variance(estimator: str, domain: Domain) -> float | None:
+    """The figure in Table 1, if there is one."""
+    if (domain.data, domain.categories) != ("mnist", 10) or estimator not in PAPER:
+        return None
+    return PAPER[estimator].published.get(domain.dims)
+
+
+def paper_elbo(estimator: str, k: int, domain: Domain) -> tuple[float, float] | None:
+    """The lowest −ELBO in training and validation in Figure 2, if they are there."""
+    return NEGATIVE_ELBO.get((estimator, k)) if domain == Domain("mnist", 20, 10) else None
+
+
 NAMES = {"straight_through": "straight-through Gumbel-Softmax", "gumbel_softmax": "Gumbel-Softmax"}
 """Of estimators that Table 1 does not have."""
 
@@ -64,9 +93,16 @@ class Style(NamedTuple):
     line: str
 
 
+OTHERS = [
+    Style(colour, line)
+    for line in ("-", "--", "-.", ":")
+    for colour in ("#E69F00", "#56B4E9", "#8C564B", "#999999", "#6A3D9A", "#B2DF8A")
+]
+
+
 def style(estimator: str) -> Style:
-    """How an estimator is drawn; those that the table does not have are grey."""
-    if estimator == "straight_through":
-        return Style("#E69F00", "-")
-    entry = PAPER.get(estimator)
-    return Style(entry.colour, entry.line) if entry else Style("#888888", "-.")
+    """How an estimator is drawn: as its entry says, or as no other that the table does not have."""
+    if estimator in PAPER:
+        return Style(PAPER[estimator].colour, PAPER[estimator].line)
+    others = ["straight_through", *(n for n in ESTIMATORS if n not in PAPER)]
+    return OTHERS[others.index(estimator) % len(OTHERS)]

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from swor.experiments.data import Name
+from swor.experiments.errors import UserError, check_positive
 from swor.experiments.resume import MAY_CHANGE
 from swor.experiments.task import Training
-from swor.experiments.vae.methods import LEARNING_RATES
+from swor.experiments.vae.methods import LEARNING_RATES, check_name
+from swor.experiments.vae.published import Domain, paper_k
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +18,8 @@ class VAE(Training):
     """Train the categorical VAE.
 
     Attributes:
-        estimator: any of swor.ESTIMATORS that applies, or sum_and_sample_shared_sample.
-        k: number of samples per image.
+        estimator: any of swor.ESTIMATORS that applies.
+        k: number of samples per image; by default the paper's for the estimator, 4 or 1.
         dims: number of latent variables; the paper has 2 (the small domain) and 20 (the large).
         categories: number of categories of each.
         data: digits (comes along), mnist (thresholded at one half) or binarized-mnist.
@@ -29,7 +31,7 @@ class VAE(Training):
     """
 
     estimator: str = "unordered_set"
-    k: int = 4
+    k: int | None = None
     dims: int = 20
     categories: int = 10
     data: Name = "digits"
@@ -38,6 +40,23 @@ class VAE(Training):
     learning_rate: float | None = None
     out: Path | None = field(default=None, metadata=MAY_CHANGE)
     resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.estimator)
+        check_positive(self, "k", "dims", "batch_size", "learning_rate")
+        if self.categories < 2:
+            raise UserError(f"categories is {self.categories}; expected at least 2.")
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that is used."""
+        return paper_k(self.estimator) if self.k is None else self.k
+
+    @property
+    def domain(self) -> Domain:
+        """What is trained on."""
+        return Domain(self.data, self.dims, self.categories)
 
     @property
     def rate(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from swor.experiments.vae.published import PAPER, label, style
+from swor.experiments.vae.published import Domain, label, paper_log_variance, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,10 +34,8 @@ class Row(NamedTuple):
     equal_evaluations: int
 
 
-def markdown(
-    rows: Sequence[Row], measured: Sequence[Measurement], dims: int, *, mnist: bool
-) -> str:
-    """The table, with standard errors; for MNIST beside the paper's figures."""
+def markdown(rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain) -> str:
+    """The table, with standard errors, beside the paper's figures where it has them."""
     by_key = {(m.estimator, m.k, m.part): m for m in measured}
     lines = [
         "| estimator | k (evaluations) | encoder | paper | decoder | both | encoder, equal k "
@@ -48,9 +46,7 @@ def markdown(
         parts = [
             by_key[row.estimator, row.paper_k, part] for part in ("encoder", "decoder", "both")
         ]
-        published = (
-            PAPER[row.estimator].published.get(dims) if mnist and row.estimator in PAPER else None
-        )
+        published = paper_log_variance(row.estimator, domain)
         others = [by_key[row.estimator, k, "encoder"] for k in (row.equal_k, row.equal_evaluations)]
         cells = [
             label(row.estimator),

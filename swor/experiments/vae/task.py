@@ -22,7 +22,6 @@ class VAETask(Task[Tensor]):
         self.settings, self.images = settings, images
         self.vae = build(settings, images.train.shape[-1])
         self.method = Method(settings.estimator, n, c, generator=seeded(settings.seed, "method"))
-        self.method.check(n, c, settings.k)
         self.model = nn.ModuleDict({"vae": self.vae, "method": self.method})
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.rate)
         self.examples = settings.batch_size
@@ -48,7 +47,9 @@ class VAETask(Task[Tensor]):
         """The surrogate of the −ELBO, and as metrics the −ELBO with the analytic KL, and the KL."""
         posterior = self.vae.posterior(batch)
         kl = self.vae.divergence(posterior)
-        loss = surrogate(self.vae, self.method, batch, posterior, kl, self.settings.k, generator)
+        loss = surrogate(
+            self.vae, self.method, batch, posterior, kl, self.settings.samples, generator
+        )
         with torch.no_grad():
             if self.method.value_is_unbiased:
                 negative_elbo = loss

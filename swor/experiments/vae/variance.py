@@ -12,10 +12,10 @@ import tyro
 from torch.distributions import Independent, OneHotCategorical
 
 from swor.experiments.data import load
-from swor.experiments.errors import UserError
+from swor.experiments.errors import UserError, check_positive
 from swor.experiments.folder import RunFolder, run_folder
 from swor.experiments.resume import MAY_CHANGE, as_json, read_settings, require_same
-from swor.experiments.vae.measuring import cases, measure
+from swor.experiments.vae.measuring import Subject, cases, measure
 from swor.experiments.vae.methods import Method
 from swor.experiments.vae.published import PAPER, label
 from swor.experiments.vae.settings import VAE
@@ -33,14 +33,14 @@ class Variance:
         estimators: which to measure; by default those of Table 1.
         k: number of samples at equal k, and of evaluations at equal evaluations.
         repetitions: gradients per estimator on the last model.
-        repetitions_before: gradients per estimator on the models before it.
+        repetitions_before: gradients per estimator on the models before it; by default as many.
         records: size of the minibatch: the first training images.
         new_minibatch: draw another minibatch for every repetition, as the released code of the
             paper does, so that the variance includes that of the data.
         control_steps: steps that train RELAX's control variate on the model beforehand.
         epochs: which of the kept models to measure; by default all.
         seed: seed of the samples.
-        data_dir: folder of the data files; by default SWOR_DATA, or else a download.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
         out: folder to write to; by default a new one in runs/.
         resume: folder of a measurement to continue; its settings become the defaults.
     """
@@ -49,7 +49,7 @@ class Variance:
     estimators: tuple[str, ...] = tuple(PAPER)
     k: int = 4
     repetitions: int = 1000
-    repetitions_before: int = 100
+    repetitions_before: int | None = None
     records: int = 100
     new_minibatch: bool = False
     control_steps: int = 500
@@ -59,6 +59,21 @@ class Variance:
     out: Path | None = field(default=None, metadata=MAY_CHANGE)
     resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
+    def __post_init__(self) -> None:
+        check_positive(self, "k", "records")
+        if min(self.repetitions, self.before) < 3:
+            raise UserError(
+                f"repetitions are {self.repetitions} and before {self.before}; expected at least 3, "
+                "for a variance with a standard error."
+            )
+        if not self.estimators:
+            raise UserError("no estimators were given; expected at least one, or leave them out.")
+
+    @property
+    def before(self) -> int:
+        """The number of repetitions on the models before the last."""
+        return self.repetitions if self.repetitions_before is None else self.repetitions_before
+
 
 def vae_variance(settings: Variance) -> Path:
     """Measure, and return the folder with variance.csv, variance.md and variance.png.
@@ -66,20 +81,19 @@ def vae_variance(settings: Variance) -> Path:
     Args:
         settings: what to measure; with ``resume``, those of the measurement that is continued.
     """
-    if min(settings.repetitions, settings.repetitions_before) < 3:
-        raise UserError(
-            f"repetitions are {settings.repetitions} and before {settings.repetitions_before}; "
-            "expected at least 3, for a variance with a standard error."
-        )
     trained = read_settings(VAE, settings.run, out=None)
     models = kept_models(settings.run, settings.epochs)
-    images = load(trained.data, settings.data_dir).train
-    vae = build(trained, images.shape[-1])
+    images = load(trained.data, settings.data_dir or trained.data_dir).train
+    if settings.records > len(images):
+        raise UserError(
+            f"records is {settings.records}; expected at most the {len(images)} training images."
+        )
     rows = comparisons(settings, trained)
     folder = open_folder(settings)
     try:
         todo = cases(settings, rows, tuple(models))
-        measured = measure(settings, vae, images, models, todo, folder)
+        subject = Subject(build(trained, images.shape[-1]), images, models, trained.domain)
+        measured = measure(settings, subject, todo, folder)
     except KeyboardInterrupt:
         print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
         raise
@@ -104,16 +118,17 @@ def write(
     """The table of the last model, and the figure of all."""
     last = max(m.epoch for m in measured)
     at_last = [m for m in measured if m.epoch == last]
-    table = markdown(rows, at_last, trained.dims, mnist=trained.data == "mnist")
-    folder.write_text("variance.md", table)
-    trained_with = f"{label(trained.estimator)}, k = {trained.k}"
+    folder.write_text("variance.md", markdown(rows, at_last, trained.domain))
+    trained_with = f"{label(trained.estimator)}, k = {trained.samples}"
     with folder.replacing("variance.png") as draft:
         variance_figure(rows, measured, trained_with).savefig(draft, dpi=150)
 
 
 def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
     """The kept models of a run, by epoch."""
-    kept = {int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*"))}
+    kept = {
+        int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*.safetensors"))
+    }
     missing = [epoch for epoch in epochs if epoch not in kept]
     if missing or not kept:
         raise UserError(
@@ -133,13 +148,14 @@ def comparisons(settings: Variance, trained: VAE) -> list[Row]:
     rows = []
     for name in settings.estimators:
         method = Method(name, n, c)
-        method.check(n, c, settings.k)
         fits = [
             k
             for k in range(1, settings.k + 1)
             if method.entry.evaluations(k, uniform) <= settings.k
         ]
         many = not fits
-        paper_k = PAPER[name].k if name in PAPER else settings.k
-        rows.append(Row(name, paper_k, 1 if many else settings.k, max(fits, default=1)))
+        usual = PAPER[name].k if name in PAPER else settings.k
+        rows.append(Row(name, usual, 1 if many else settings.k, max(fits, default=1)))
+        for k in {*rows[-1][1:]}:
+            method.check(n, c, k)
     return rows

@@ -97,13 +97,13 @@ def greedy(f: Cost, dist: Distribution) -> Tensor:
 
 
 class MovingAverage(nn.Module):
-    r"""$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}$: an exponential moving average of earlier costs.
+    r"""$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}$, $b_1 = \bar f_0$: a moving average of earlier costs.
 
     Call it with the costs of a step: it returns the average *before* that step, 0 at the first, and
     then takes the step in. The average is a buffer and is saved with the model.
 
     Args:
-        decay: β, from 0 (the mean cost of the last step) to 1.
+        decay: β, from 0 (the mean cost of the last step) to below 1.
 
     >>> average = MovingAverage(decay=0.5)
     >>> tuple(average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0))

@@ -582,3 +582,13 @@ def test_the_example_recommends(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(__file__).parents[1] / "examples" / "compare_estimators.py"
     runpy.run_path(str(path), run_name="__main__")
     assert "Use unordered_set with k = 8" in capsys.readouterr().out
+
+
+def test_estimators_that_list_the_domain_are_left_out_where_it_is_too_large() -> None:
+    logits = torch.zeros(20, 10, requires_grad=True)
+    dist = Independent(OneHotCategorical(logits=logits), 1)
+    names = ["unordered_set", "top_k_and_sample", "stratified", "systematic"]
+    names.append("top_k_and_sample_sampled_baseline")
+    result = swor.compare(names, lambda z: z[..., 0].sum(-1), dist, parameters=[logits], repeats=3)
+    assert [row.name for row in result.rows] == ["unordered_set"]
+    assert set(result.left_out) == set(names[1:])

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.estimators.factors import sizes
-from swor.samplers.distributions import sample, sample_top_k
+from swor.samplers.distributions import can_be_listed, sample, sample_top_k
 from swor.samplers.strata import sample_strata
 from swor.types import Cost, Sample, Scheme, Weights
 
@@ -58,7 +58,7 @@ class Estimator:
         scheme: the sampling scheme of that rule.
         smallest_k: the smallest k for which it is defined.
         largest_k: from a distribution to the largest k, or None if there is no largest.
-        defined_for: whether it is defined for a distribution; elsewhere it raises a TypeError that
+        defined_for: whether it is defined for a distribution; elsewhere it raises an error that
             names the cure.
         mixes_batch: whether the estimate of an element of the batch depends on the others.
     """
@@ -129,6 +129,7 @@ def lift(rule: Rule, scheme: Scheme, *, unbiased: bool, equation: str) -> Estima
         return rule(drawn).loss(f(drawn.value))
 
     distinct = scheme in (Scheme.WITHOUT_REPLACEMENT, Scheme.TOP_K_AND_SAMPLE)
+    listed = scheme in (Scheme.TOP_K_AND_SAMPLE, Scheme.STRATIFIED, Scheme.SYSTEMATIC)
     return Estimator(
         unbiased,
         equation,
@@ -136,4 +137,5 @@ def lift(rule: Rule, scheme: Scheme, *, unbiased: bool, equation: str) -> Estima
         rule=rule,
         scheme=scheme,
         largest_k=domain_size if distinct else unlimited,
+        defined_for=can_be_listed if listed else everywhere,
     )

@@ -29,6 +29,7 @@ from swor.estimators.strata import equally_weighted
 from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
 from swor.estimators.unordered import unordered_set
 from swor.estimators.vimco import vimco
+from swor.samplers.distributions import can_be_listed
 from swor.types import Cost, Scheme
 
 __all__ = ["ESTIMATORS", "Cost", "Estimate", "Estimator", "Rule", "draw", "lift"]
@@ -132,6 +133,7 @@ _BASELINES = {
         top_k_and_sample_sampled_baseline,
         _twice,
         largest_k=domain_size,
+        defined_for=can_be_listed,
     ),
 }
 

@@ -75,6 +75,13 @@ def _table(base: Distribution, given: Distribution) -> tuple[Tensor, Encoding]:
 LARGEST_DOMAIN = 2**22
 
 
+def can_be_listed(dist: Distribution) -> bool:
+    """Whether a distribution is small enough to go through all its outcomes."""
+    table = discrete(dist)
+    *_, n, c = (1, *table.log_probs.shape)
+    return not table.product or c**n <= LARGEST_DOMAIN
+
+
 def support(dist: Distribution) -> Sample:
     """All outcomes of a distribution, (*batch, |D|, *event), in the order of their indices.
 
@@ -89,7 +96,7 @@ def support(dist: Distribution) -> Sample:
         log_p = table.log_probs
     else:
         n = batch.pop()
-        if c**n > LARGEST_DOMAIN:
+        if not can_be_listed(dist):
             raise ValueError(
                 f"the distribution has {c}^{n} outcomes; expected at most {LARGEST_DOMAIN} to go "
                 "through all of them. Sample from it with swor.sample instead."

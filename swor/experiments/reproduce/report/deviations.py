@@ -10,7 +10,7 @@ EVERYWHERE = (
     "η = −4 are dominated by rare events and off by up to a factor of 13.",
     "At η = 0 all outcomes of the toy problem are equally likely: deterministic sum-and-sample sums "
     "those of lowest index.",
-    "Leave-one-out ratios are exact sums, or a quadrature accurate to 1e-11. The paper's quadrature "
+    "Leave-one-out ratios are exact sums, or a quadrature exact to rounding. The paper's quadrature "
     "is off by 2 to 7 % for one or two samples, and by many orders of magnitude when the sample "
     "covers nearly all of the probability.",
     "The gradient variance of Table 1 is of one fixed minibatch, as the paper says. Its released "

@@ -193,9 +193,14 @@ def last_lines(path: Path) -> list[dict[str, object]]:
     return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
 
 
-@pytest.mark.parametrize("name", ["unordered_set", "straight_through", "gumbel_softmax", "relax"])
+TRAINED = ["unordered_set", "straight_through", "gumbel_softmax", "relax", "arsm", "disarm"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_training_improves_the_elbo(name: str, tmp_path: Path) -> None:
-    settings = replace(DIGITS, estimator=name, k=2, learning_rate=3e-3, out=tmp_path / "run")
+    categories = 2 if name == "disarm" else 10
+    settings = replace(DIGITS, estimator=name, k=2, categories=categories, learning_rate=3e-3)
+    settings = replace(settings, out=tmp_path / "run")
     valid = [r for r in last_lines(train_vae(settings)) if r["split"] == "valid"]
     assert valid[-1]["negative_elbo"] < 0.8 * valid[0]["negative_elbo"]
 

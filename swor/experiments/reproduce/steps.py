@@ -105,5 +105,5 @@ def variance_seconds(sizes: Sizes, data: str) -> float:
     """Measuring the variance: repetitions on all models, at several k on the last."""
     before = sizes.epochs // sizes.keep_every - 1
     cases = 29 if sizes.all_estimators else 8
-    gradients = 2 * sizes.repetitions + before * sizes.repetitions_before
+    gradients = 2 * (sizes.repetitions + before * sizes.repetitions_before)
     return cases * gradients * VARIANCE[data]

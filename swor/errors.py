@@ -41,12 +41,12 @@ def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     if given.device != like.device:
         raise ValueError(
             f"{name} is on {given.device} and {like_name} on {like.device}; expected one device. "
-            f"Move one, for instance with {name}.to({like_name}.device)."
+            f"Move one, for instance with {name}.to('{like.device}')."
         )
     if _precision(given.dtype) != _precision(like.dtype):
         raise TypeError(
             f"{name} has dtype {given.dtype} and {like_name} {like.dtype}; expected the same. "
-            f"Convert one, for instance with {name}.to({like_name}.dtype)."
+            f"Convert one, for instance with {name}.to({like.dtype})."
         )
 
 

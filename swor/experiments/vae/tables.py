@@ -62,7 +62,8 @@ def markdown(rows: Sequence[Row], measured: Sequence[Measurement], domain: Domai
 
 
 def _cell(measurement: Measurement) -> str:
-    return f"{measurement.log_variance:.2f} ± {measurement.standard_error:.2f}"
+    digits = 2 if measurement.standard_error >= 0.01 else 3
+    return f"{measurement.log_variance:.{digits}f} ± {measurement.standard_error:.{digits}f}"
 
 
 def variance_figure(
@@ -83,13 +84,12 @@ def variance_figure(
         curves.append((mine[-1].log_variance, row, sorted(mine)))
     for last, row, mine in sorted(curves, reverse=True):
         look = style(row.estimator)
-        some = [
-            m for m in mine if m.log_variance > -math.inf
-        ]  # a model may leave nothing to chance
+        # A model may leave nothing to chance: then there is no point, and the line is broken.
+        heights = [m.log_variance if m.log_variance > -math.inf else math.nan for m in mine]
         ax.errorbar(
-            [m.epoch for m in some],
-            [m.log_variance for m in some],
-            [2.0 * m.standard_error for m in some],
+            [m.epoch for m in mine],
+            heights,
+            [2.0 * m.standard_error for m in mine],
             label=f"{label(row.estimator)}, k = {row.paper_k}: {last:.2f}",
             color=look.colour,
             linestyle=look.line,

@@ -1,6 +1,6 @@
 """`sample_completions` beside `generate` of transformers, on a small GPT-2.
 
-    python benchmarks/sequence.py [--batch-size 8] [--new-tokens 64] [--prompt 16] [--k 4 16] [--repeats 5]
+    python benchmarks/sequence.py [--batch-size 2] [--new-tokens 64] [--prompt 16] [--k 4 16] [--repeats 5]
 
 Ratios of CPU time, taken in turns, and of the memory that a call adds at its peak: to a beam search
 of the same width, and to as many independent samples. The model has 4 layers, is 256 wide and has
@@ -71,7 +71,7 @@ def resident() -> float:
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in {"batch-size": 8, "new-tokens": 64, "prompt": 16, "repeats": 5}.items():
+    for name, default in {"batch-size": 2, "new-tokens": 64, "prompt": 16, "repeats": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--k", type=int, nargs="+", default=[4, 16])
     given = parser.parse_args()

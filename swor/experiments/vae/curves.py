@@ -1,4 +1,4 @@
-"""Curves of the −ELBO: read from runs, smoothed, averaged over seeds, and set beside the paper's."""
+"""Curves of the −ELBO: read from runs, smoothed, those that differ in their seed alone together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from swor.experiments.records import read_records
 from swor.experiments.resume import may_change, read_settings
 from swor.experiments.vae.published import label
 from swor.experiments.vae.settings import VAE
+
+LISTED = 3  # runs up to which each has its number in a table
 
 
 class Curve(NamedTuple):
@@ -57,16 +59,6 @@ class Group(NamedTuple):
         return [min(curve.smooth) for curve in self.curves]
 
     @property
-    def epochs(self) -> list[float]:
-        """Where all runs have a point."""
-        return min((c.epochs for c in self.curves), key=len)
-
-    @property
-    def smooth(self) -> list[float]:
-        """The mean of the smoothed curves."""
-        return [fmean(values) for values in zip(*(c.smooth for c in self.curves), strict=False)]
-
-    @property
     def name(self) -> str:
         """In legends and tables."""
         settings = self.settings
@@ -82,7 +74,7 @@ class Group(NamedTuple):
         return ", ".join(parts)
 
     def at(self, epoch: int) -> str:
-        """The mean of the raw curves at the end of an epoch, and half their range if several."""
+        """The raw curves at the end of an epoch."""
         points = [dict(zip(c.epochs, c.raw, strict=True)).get(float(epoch)) for c in self.curves]
         return spread([p for p in points if p is not None])
 
@@ -96,15 +88,14 @@ def grouped(curves: Sequence[Curve]) -> list[Group]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """The mean, ± half the range if there are several.
+    """One number for each of up to three runs; of more, the mean ± half the range.
 
-    >>> spread([1.0, 1.5]), spread([2.0]), spread([])
-    ('1.2 ± 0.2', '2.0', '')
+    >>> spread([1.0, 1.5]), spread([2.0]), spread([]), spread([1.0, 2.0, 3.0, 4.0])
+    ('1.0, 1.5', '2.0', '', '2.5 ± 1.5')
     """
-    if not values:
-        return ""
-    half = f" ± {(max(values) - min(values)) / 2:.1f}" if len(values) > 1 else ""
-    return f"{fmean(values):.1f}{half}"
+    if len(values) <= LISTED:
+        return ", ".join(f"{value:.1f}" for value in values)
+    return f"{fmean(values):.1f} ± {(max(values) - min(values)) / 2:.1f}"
 
 
 def names(runs: Sequence[Path]) -> list[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Figures:
     """Draw the training and validation curves of runs, and what their models see and dream.
 
-    Runs that differ in their seed alone are averaged.
+    Runs that differ in their seed alone share an entry of the legend and a row of the table.
 
     Attributes:
         runs: folders of runs of swor vae, of any data and number of dimensions.
@@ -97,16 +97,17 @@ def _panel(ax: Axes, curves: Sequence[Curve]) -> None:
     """Thin raw and thick smoothed lines; the legend is sorted by the lowest smoothed value."""
     for group in grouped(curves):
         look = style(group.settings.estimator)
-        for curve in group.curves:
+        name = f"{spread(group.lowest)}  {group.name}"
+        for number, curve in enumerate(group.curves):
             ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
-        ax.plot(
-            group.epochs,
-            group.smooth,
-            color=look.colour,
-            linestyle=look.line,
-            linewidth=1.8 if group.settings.samples < 8 else 3.0,
-            label=f"{spread(group.lowest)}  {group.name}",
-        )
+            ax.plot(
+                curve.epochs,
+                curve.smooth,
+                color=look.colour,
+                linestyle=look.line,
+                linewidth=1.8 if group.settings.samples < 8 else 3.0,
+                label=None if number else name,
+            )
     # The first steps are far above all else: leave them out of sight.
     late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]
     low, high = min(late), max(late)

@@ -96,7 +96,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = soak(given.minutes)
-    report(f"Memory over {given.minutes:g} minutes of {len(STEPS)} kinds of steps", rows, "soak")
+    report(f"Memory over {given.minutes:g} min of {len(STEPS)} kinds of steps", rows, "soak")
     first, last = rows[6:12], rows[-6:]
     before, after = (median(float(row["MB"]) for row in part) for part in (first, last))
     more = max(row["tensors"] for row in last) - max(row["tensors"] for row in first)

@@ -80,7 +80,7 @@ def sum_and_sample_shared_sample(
     The sampled baseline of the paper's VAE; in its toy experiment every term has its own. Unbiased.
     Uses k + 1 evaluations.
 
-    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
     >>> sum_and_sample_shared_sample(torch.ones_like, dist, 2)
     tensor([1., 1., 1., 1., 1.])
     """

@@ -18,7 +18,9 @@ WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="u
 def test_the_code_of_a_page_runs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": page.stem}
-    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == text.count("```python")
+    for block in blocks:
         exec(compile(block, str(page), "exec"), names)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from swor.experiments.errors import UserError
 from swor.experiments.records import Meter
@@ -104,6 +105,11 @@ def keep_model(path: Path, model: nn.Module) -> None:
     _publish(part, path)
 
 
+def part_of(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The weights of the part of a model that a prefix names, such as ``"encoder."``."""
+    return {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+
+
 def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
     """Read the weights that :func:`keep_model` wrote.
 
@@ -118,9 +124,7 @@ def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
     if not path.exists():
         raise UserError(f"there is no {path}; expected a kept model. Train with --keep-every.")
     try:
-        weights = load_file(path).items()
-        part = {n.removeprefix(prefix): w for n, w in weights if n.startswith(prefix)}
-        model.load_state_dict(part)
+        model.load_state_dict(part_of(load_file(path), prefix))
     except (SafetensorError, RuntimeError) as error:
         raise UserError(
             f"{path} cannot be read ({error}); expected the weights of this model, as training "

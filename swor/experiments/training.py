@@ -182,7 +182,7 @@ class _Loop(Generic[Batch]):
 
     def _end_epoch(self) -> None:
         """Log, run the hook, validate, save; at the start of training too."""
-        self._check_weights()
+        self._check_weights()  # before anything is made of them
         self._log_training()
         self.processes.share(self.task.model.buffers())  # batch statistics differ between processes
         epoch, seed = self.position.step // self.task.steps, self.settings.seed

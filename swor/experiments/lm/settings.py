@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from swor.experiments.errors import UserError
+from swor.experiments.errors import UserError, check_positive
 from swor.experiments.resume import MAY_CHANGE
 from swor.experiments.task import Training
 
@@ -54,9 +54,7 @@ class LanguageModel(Training):
             raise UserError(f"k is {self.k}; expected at least 2, to compare completions.")
         if self.base < 2:
             raise UserError(f"base is {self.base}; expected at least 2 different digits.")
-        for name in ("digits", "batch_size", "layers", "width", "heads", "validate_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        check_positive(self, "digits", "batch_size", "layers", "width", "heads", "validate_every")
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "

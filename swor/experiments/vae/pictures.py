@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor.experiments.checkpoint import Checkpoint
+from swor.experiments.checkpoint import Checkpoint, part_of
 from swor.experiments.data import load
 from swor.experiments.errors import UserError
 from swor.experiments.resume import read_settings
@@ -35,9 +35,7 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
         )
     vae = build(settings, images.train.shape[-1])
     weights = Checkpoint(run / "checkpoint.pt").load()["model"]
-    vae.load_state_dict(
-        {n.removeprefix("vae."): w for n, w in weights.items() if n.startswith("vae.")}
-    )
+    vae.load_state_dict(part_of(weights, "vae."))
     seen = images.valid[:columns].float()
     bands = {
         "images": seen,

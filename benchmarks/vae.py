@@ -33,7 +33,7 @@ def steps() -> list[dict[str, object]]:
     """Whole steps, in turns."""
     rows: list[dict[str, object]] = []
     for dims in (20, 2):
-        names = ("reinforce", "unordered_set", "sum_and_sample_shared_sample")
+        names = ("reinforce", "unordered_set", "sum_and_sample_shared_sampled_baseline")
         tasks = {name: task(name, dims) for name in names}
         tasks["arsm, k = 1"] = task("arsm", dims, 1)
         took = timings(

@@ -1,21 +1,21 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
-from swor.baselines import MovingAverage, batch_mean, fresh_sample, greedy
+from swor.baselines import MovingAverage, batch_mean, greedy, sampled_baseline
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
 from swor.estimators.baselined import (
+    deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
-    reinforce_fresh_sample,
     reinforce_greedy,
     reinforce_moving_average,
     reinforce_no_baseline,
-    reinforce_shared_sample,
+    reinforce_sampled_baseline,
+    reinforce_shared_sampled_baseline,
     sum_and_sample_sampled_baseline,
-    sum_and_sample_shared_sample,
-    top_k_and_sample_sampled_baseline,
+    sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
 from swor.estimators.binary import arm, disarm
@@ -61,10 +61,10 @@ __all__ = [
     "beam_search",
     "compare",
     "deterministic_sum_and_sample",
+    "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
     "equally_weighted",
     "exact",
-    "fresh_sample",
     "gradient_moments",
     "greedy",
     "group_statistics",
@@ -83,25 +83,25 @@ __all__ = [
     "rebar",
     "reinforce",
     "reinforce_batch_mean",
-    "reinforce_fresh_sample",
     "reinforce_greedy",
     "reinforce_moving_average",
     "reinforce_no_baseline",
-    "reinforce_shared_sample",
+    "reinforce_sampled_baseline",
+    "reinforce_shared_sampled_baseline",
     "reinmax",
     "relax",
     "risk",
     "sample",
+    "sampled_baseline",
     "single_sample",
     "stochastic_beam_search",
     "straight_through",
     "stratified_sample",
     "sum_and_sample",
     "sum_and_sample_sampled_baseline",
-    "sum_and_sample_shared_sample",
+    "sum_and_sample_shared_sampled_baseline",
     "systematic_sample",
     "top_k_and_sample",
-    "top_k_and_sample_sampled_baseline",
     "unordered_set",
     "unordered_set_no_baseline",
     "vimco",

@@ -56,7 +56,7 @@ def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, T
 
 
 @torch.no_grad()
-def fresh_sample(
+def sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""$b_s = f(x'_s)$, $x'_s \sim p$: costs of independent extra samples.
@@ -71,7 +71,7 @@ def fresh_sample(
         (*batch, k)
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> fresh_sample(torch.ones_like, dist, 1).shape
+    >>> sampled_baseline(torch.ones_like, dist, 1).shape
     torch.Size([5, 1])
     """
     return f(sample(dist, k, replacement=True, generator=generator).value)

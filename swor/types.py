@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor.errors import can_look, check_same, check_shape
+from swor.checks import check_same, check_shape, may_inspect
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
@@ -184,7 +184,7 @@ class Weights:
     def _check(self, given: Tensor, name: str = "cost") -> None:
         check_shape(name, given, tuple(self.weight.shape), "one number for every sample")
         check_same(name, given, "the weights", self.weight)
-        if can_look(given) and bool(given.isnan().any()):
+        if may_inspect(given) and bool(given.isnan().any()):
             raise ValueError(
                 f"{name} contains NaN; expected a number for every sample. Look for the step that "
                 "made it: an estimate from it would be NaN as well."

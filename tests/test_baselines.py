@@ -15,12 +15,12 @@ import swor
 
 ENUMERATED = (
     "reinforce_no_baseline",
-    "reinforce_fresh_sample",
-    "reinforce_shared_sample",
+    "reinforce_sampled_baseline",
+    "reinforce_shared_sampled_baseline",
     "reinforce_moving_average",
     "reinforce_greedy",
     "sum_and_sample_sampled_baseline",
-    "top_k_and_sample_sampled_baseline",
+    "deterministic_sum_and_sample_sampled_baseline",
     "unordered_set_no_baseline",
 )
 
@@ -42,7 +42,7 @@ def test_moving_average_unbiased_by_enumeration_once_it_has_seen_costs() -> None
 
 
 @pytest.mark.parametrize("dist", ["bernoullis", "categoricals"])
-@pytest.mark.parametrize("name", ["reinforce_shared_sample", "reinforce_greedy"])
+@pytest.mark.parametrize("name", ["reinforce_shared_sampled_baseline", "reinforce_greedy"])
 def test_products_unbiased_by_enumeration(name: str, dist: str) -> None:
     mean = expected(swor.ESTIMATORS[name], dist, 1)
     torch.testing.assert_close(mean, exact(dist), rtol=0, atol=1e-12)
@@ -104,7 +104,7 @@ def test_no_baseline_carries_gradient() -> None:
     cost = problem.f(torch.zeros(4, 2, dtype=torch.long))
     baselines = [
         swor.batch_mean(cost),
-        swor.fresh_sample(problem.f, problem.dist, 2),
+        swor.sampled_baseline(problem.f, problem.dist, 2),
         swor.greedy(problem.f, problem.dist),
         swor.MovingAverage()(cost),
     ]
@@ -142,5 +142,5 @@ def test_moving_average_is_saved() -> None:
 
 def test_a_fresh_sample_for_every_term_differs_from_a_shared_one() -> None:
     problem = Problem("categorical", 200)
-    assert swor.fresh_sample(problem.f, problem.dist, 3).std(-1).max() > 0
-    assert swor.fresh_sample(problem.f, problem.dist, 1).shape == (200, 1)
+    assert swor.sampled_baseline(problem.f, problem.dist, 3).std(-1).max() > 0
+    assert swor.sampled_baseline(problem.f, problem.dist, 1).shape == (200, 1)

@@ -19,13 +19,13 @@ from swor.experiments.bernoulli.trajectory import trajectory
 from swor.experiments.bernoulli.variances import K, Variance, exact_variance, monte_carlo
 
 NAMES = {
+    "reinforce_no_baseline",
     "reinforce",
-    "reinforce_loo",
     "reinforce_sampled_baseline",
     "sum_and_sample",
     "sum_and_sample_sampled_baseline",
-    "top_k_and_sample",
-    "top_k_and_sample_sampled_baseline",
+    "deterministic_sum_and_sample",
+    "deterministic_sum_and_sample_sampled_baseline",
     "unordered_set",
     "unordered_set_no_baseline",
     "importance_weighted",
@@ -67,12 +67,12 @@ def test_variances_by_hand(eta: float) -> None:
     plain = mean((score * f) ** 2) - gradient**2
     centred = mean((score * (f - mean(f))) ** 2) - gradient**2
     for k in K:
-        assert variance("reinforce", k, eta) == pytest.approx(plain / k, rel=1e-11)
+        assert variance("reinforce_no_baseline", k, eta) == pytest.approx(plain / k, rel=1e-11)
         fresh = (centred + spread * mean(score**2)) / k
         assert variance("reinforce_sampled_baseline", k, eta) == pytest.approx(fresh, rel=1e-11)
         if k > 1:  # the terms s_i f_j that are left have no mean, and pairs of them
             pairs = (mean(score**2) * spread + gradient**2) / (k * (k - 1))
-            loo = variance("reinforce_loo", k, eta)
+            loo = variance("reinforce", k, eta)
             assert loo == pytest.approx(centred / k + pairs, rel=1e-11)
 
 
@@ -81,7 +81,7 @@ def test_whole_domain_leaves_no_variance() -> None:
         "unordered_set",
         "unordered_set_no_baseline",
         "sum_and_sample",
-        "top_k_and_sample",
+        "deterministic_sum_and_sample",
     ):
         for eta in (0.0, -4.0):
             point = exact_variance(eta, CURVE[name], 8)
@@ -104,7 +104,7 @@ def test_ties_are_broken_by_index() -> None:
     score = torch.tensor([0, 1, 1, 2, 1, 2, 2, 3], dtype=torch.float64) - 1.5
     rest = score[3:] * f[3:]  # k = 4 sums the first three, and samples from the others
     expected = ((5 * p) ** 2 * rest.square()).mean() - (5 * p * rest.mean()) ** 2
-    assert variance("top_k_and_sample", 4) == pytest.approx(float(expected), rel=1e-11)
+    assert variance("deterministic_sum_and_sample", 4) == pytest.approx(float(expected), rel=1e-11)
     probs = distribution(torch.tensor(-4.0, dtype=torch.float64)).probs
     assert probs[1] == probs[2] == probs[4]
 
@@ -129,7 +129,7 @@ def test_monte_carlo_would_notice() -> None:
 def test_unordered_set_follows_the_exact_gradient() -> None:
     settings = Settings(steps=300)
     exact, unordered, reinforce = (
-        trajectory(name, settings) for name in ("exact", "unordered_set", "reinforce_loo")
+        trajectory(name, settings) for name in ("exact", "unordered_set", "reinforce")
     )
     assert exact.shape == (301, 20)
     assert float(exact[0, 0]) == -4.0

@@ -347,7 +347,7 @@ def test_standard_errors_of_variances_are_right() -> None:
 # gradient_moments
 
 
-NAMES = ["unordered_set", "reinforce", "sum_and_sample", "top_k_and_sample"]
+NAMES = ["unordered_set", "reinforce", "sum_and_sample", "deterministic_sum_and_sample"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -469,7 +469,9 @@ def test_bad_input_is_refused() -> None:
 # compare
 
 
-def result(names=("unordered_set", "reinforce", "reinforce_fresh_sample", "risk"), k=3, **options):
+def result(
+    names=("unordered_set", "reinforce", "reinforce_sampled_baseline", "risk"), k=3, **options
+):
     parameter = logits()
     return swor.compare(
         names, cost, Categorical(logits=parameter), parameters=[parameter], k=k,
@@ -482,11 +484,11 @@ def test_compare_finds_bias_and_the_best() -> None:
     assert r.exact
     by_name = {row.name: row for row in r.rows}
     assert by_name["risk"].at_k.z > 6.0
-    for name in ("unordered_set", "reinforce", "reinforce_fresh_sample"):
+    for name in ("unordered_set", "reinforce", "reinforce_sampled_baseline"):
         assert by_name[name].at_k.z < 4.0
     assert r.evaluations == 6  # what the fresh samples take
     assert by_name["reinforce"].at_evaluations.k == 6
-    assert by_name["reinforce_fresh_sample"].at_evaluations.k == 3
+    assert by_name["reinforce_sampled_baseline"].at_evaluations.k == 3
     assert by_name["unordered_set"].at_evaluations.k == 5  # the whole domain
     assert by_name["unordered_set"].at_evaluations.log_variance == -math.inf
     assert r.recommend().startswith("Use unordered_set with k = 5: no sign of bias, no variance")
@@ -560,7 +562,7 @@ def test_comparison_as_text_table_frame_and_plot() -> None:
     assert "-inf" in str(r)
     console = Console(width=150, record=True, file=StringIO())
     console.print(r)
-    assert "reinforce_fresh_sample" in console.export_text()
+    assert "reinforce_sampled_baseline" in console.export_text()
     frame = pytest.importorskip("pandas") and r.to_frame()
     assert list(frame["estimator"]) == [row.name for row in r.rows]
     assert frame["log_variance"].dtype.kind == "f"
@@ -587,8 +589,8 @@ def test_the_example_recommends(capsys: pytest.CaptureFixture[str]) -> None:
 def test_estimators_that_list_the_domain_are_left_out_where_it_is_too_large() -> None:
     logits = torch.zeros(20, 10, requires_grad=True)
     dist = Independent(OneHotCategorical(logits=logits), 1)
-    names = ["unordered_set", "top_k_and_sample", "stratified", "systematic"]
-    names.append("top_k_and_sample_sampled_baseline")
+    names = ["unordered_set", "deterministic_sum_and_sample", "stratified", "systematic"]
+    names.append("deterministic_sum_and_sample_sampled_baseline")
     result = swor.compare(
         names,
         lambda z: z[..., 0].sum(-1),

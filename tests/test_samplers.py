@@ -375,8 +375,8 @@ def test_a_search_over_many_categories_that_all_beams_share():
 
 @pytest.mark.parametrize("small", [256, 1])
 def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(small, monkeypatch):
-    for module in ("errors", "samplers.categorical"):
-        monkeypatch.setattr(f"swor.{module}.can_look", lambda *_: False)
+    for module in ("checks", "samplers.categorical"):
+        monkeypatch.setattr(f"swor.{module}.may_inspect", lambda *_: False)
     monkeypatch.setattr("swor.samplers.children.SMALL", small)
     log_probs = torch.full((43,), -torch.inf)
     log_probs[[3, 42]] = torch.tensor([0.25, 0.75]).log()

@@ -91,9 +91,9 @@ UNBIASED = [
     ("unordered_set", 3),
     ("reinforce", 4),
     ("reinforce_no_baseline", 1),
-    ("reinforce_shared_sample", 1),
+    ("reinforce_shared_sampled_baseline", 1),
     ("sum_and_sample", 3),
-    ("sum_and_sample_shared_sample", 3),
+    ("sum_and_sample_shared_sampled_baseline", 3),
     ("importance_weighted", 3),
     ("local_unordered_set", 2),
     ("relax", 1),
@@ -259,7 +259,7 @@ def test_the_command_resumes_a_run(run: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--estimator", "none"], "there is no estimator 'none'; expected one of"),
-        (["--estimator", "top_k_and_sample"], "does not apply here"),
+        (["--estimator", "deterministic_sum_and_sample"], "does not apply here"),
         (["--estimator", "disarm"], "disarm does not apply here"),
         (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),
         (["--batch-size", "0"], "batch_size is 0; expected more than 0"),
@@ -386,7 +386,7 @@ def test_a_temperature_is_not_trained_on_the_model_it_is_measured_on() -> None:
 def test_estimators_are_compared_at_equal_evaluations() -> None:
     rows = {r.estimator: r[1:] for r in comparisons(Variance(run=Path()), VAE())}
     assert rows["unordered_set"] == (4, 4, 4)
-    assert rows["reinforce_shared_sample"] == (1, 4, 3)
+    assert rows["reinforce_shared_sampled_baseline"] == (1, 4, 3)
     assert rows["arsm"] == (1, 1, 1)
 
 
@@ -395,7 +395,7 @@ def few(run: Path, tmp_path: Path) -> Variance:
     """A small table."""
     return Variance(
         run=run,
-        estimators=("relax", "reinforce_shared_sample", "unordered_set"),
+        estimators=("relax", "reinforce_shared_sampled_baseline", "unordered_set"),
         repetitions=4,
         repetitions_before=3,
         records=10,

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from swor.checks import check_count, check_k
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
 from swor.diagnostics.comparison import Comparison, Measurement, Row
 from swor.diagnostics.draws import looped
 from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup
-from swor.errors import check_count, check_k
 from swor.estimators.registry import Cost, Estimate, Estimator
 
 TIMED = 5

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swor.checks import check_k
 from swor.diagnostics.strata import all_stratified, all_systematic
-from swor.errors import check_k
 from swor.math.integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
 from swor.samplers.categorical import top_k_and_sample

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from swor.checks import check_count
 from swor.diagnostics.draws import NUMBERS, Method, batched, choose, count, looped
 from swor.diagnostics.streaming import Stream, start, update
-from swor.errors import check_count
 from swor.estimators.registry import ESTIMATORS, Cost, Estimate
 from swor.samplers.distributions import discrete
 

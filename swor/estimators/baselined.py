@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.baselines import MovingAverage, batch_mean, fresh_sample, greedy
+from swor.baselines import MovingAverage, batch_mean, greedy, sampled_baseline
 from swor.estimators.single import reinforce
 from swor.estimators.sums import deterministic_sum_and_sample, sum_and_sample
 from swor.estimators.unordered import unordered_set
@@ -40,7 +40,7 @@ def unordered_set_no_baseline(sample: Sample) -> Weights:
     return replace(unordered_set(sample), control=None)
 
 
-def reinforce_fresh_sample(
+def reinforce_sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""$\frac1k \sum_i \nabla \log p(x_i) (f(x_i) - f(x'_i))$: a fresh sample for every term.
@@ -48,15 +48,15 @@ def reinforce_fresh_sample(
     Unbiased. Uses 2k evaluations.
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> reinforce_fresh_sample(torch.ones_like, dist, 2)
+    >>> reinforce_sampled_baseline(torch.ones_like, dist, 2)
     tensor([1., 1., 1., 1., 1.])
     """
     drawn = sample(dist, k, replacement=True, generator=generator)
-    baseline = fresh_sample(f, dist, k, generator=generator)
+    baseline = sampled_baseline(f, dist, k, generator=generator)
     return reinforce(drawn).loss(f(drawn.value), baseline=baseline)
 
 
-def reinforce_shared_sample(
+def reinforce_shared_sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""$\frac1k \sum_i \nabla \log p(x_i) (f(x_i) - f(x'))$: one fresh sample for all terms.
@@ -64,15 +64,15 @@ def reinforce_shared_sample(
     Unbiased. Uses k + 1 evaluations.
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> reinforce_shared_sample(torch.ones_like, dist, 2)
+    >>> reinforce_shared_sampled_baseline(torch.ones_like, dist, 2)
     tensor([1., 1., 1., 1., 1.])
     """
     drawn = sample(dist, k, replacement=True, generator=generator)
-    baseline = fresh_sample(f, dist, 1, generator=generator)
+    baseline = sampled_baseline(f, dist, 1, generator=generator)
     return reinforce(drawn).loss(f(drawn.value), baseline=baseline)
 
 
-def sum_and_sample_shared_sample(
+def sum_and_sample_shared_sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""$\sum_s w_s \nabla \log p_s (f_s - f(x'))$: sum-and-sample, one fresh sample for all terms.
@@ -81,11 +81,11 @@ def sum_and_sample_shared_sample(
     Uses k + 1 evaluations.
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> sum_and_sample_shared_sample(torch.ones_like, dist, 2)
+    >>> sum_and_sample_shared_sampled_baseline(torch.ones_like, dist, 2)
     tensor([1., 1., 1., 1., 1.])
     """
     drawn = sample(dist, k, generator=generator)
-    baseline = fresh_sample(f, dist, 1, generator=generator)
+    baseline = sampled_baseline(f, dist, 1, generator=generator)
     return sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)
 
 
@@ -165,11 +165,11 @@ def sum_and_sample_sampled_baseline(
     tensor([0., 0., 0., 0., 0.])
     """
     drawn = sample(dist, k, generator=generator)
-    baseline = fresh_sample(f, dist, k, generator=generator)
+    baseline = sampled_baseline(f, dist, k, generator=generator)
     return sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)
 
 
-def top_k_and_sample_sampled_baseline(
+def deterministic_sum_and_sample_sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""$\sum_s w_s \nabla \log p_s (f_s - f(x'_s))$: deterministic sum-and-sample, likewise.
@@ -177,9 +177,9 @@ def top_k_and_sample_sampled_baseline(
     For a distribution whose outcomes can be enumerated. Unbiased. Uses 2k evaluations.
 
     >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
-    >>> top_k_and_sample_sampled_baseline(lambda x: x.float() * 0, dist, 2)
+    >>> deterministic_sum_and_sample_sampled_baseline(lambda x: x.float() * 0, dist, 2)
     tensor([0., 0., 0., 0., 0.])
     """
     drawn = sample_top_k(dist, k, generator=generator)
-    baseline = fresh_sample(f, dist, k, generator=generator)
+    baseline = sampled_baseline(f, dist, k, generator=generator)
     return deterministic_sum_and_sample(drawn).loss(f(drawn.value), baseline=baseline)

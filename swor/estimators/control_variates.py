@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.errors import can_look
+from swor.checks import may_inspect
 from swor.estimators.coupling import Control, draw_noise, estimate_gradient, squared_gradient
 from swor.estimators.factors import Factors, factors, relaxable
 from swor.estimators.relaxed import checked_temperature, relax_at
@@ -93,7 +93,7 @@ def relax(
     >>> optimizer.step()
     """
     variables = factors(dist, k)
-    if can_look(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
+    if may_inspect(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
         raise ValueError(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
             "which the control variate can take. Use rebar, or another estimator."

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from swor.errors import check_shape
+from swor.checks import check_shape
 from swor.estimators.factors import Factors
 from swor.estimators.relaxed import perturbed
 from swor.samplers.race import gumbel_like

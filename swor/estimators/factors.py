@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.errors import check_k, check_same, check_shape
+from swor.checks import check_k, check_same, check_shape
 from swor.math.logspace import working_dtype
 from swor.samplers.categorical import independent
 from swor.samplers.distributions import Discrete, discrete

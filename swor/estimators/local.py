@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.errors import check_k
+from swor.checks import check_k
 from swor.estimators.factors import factors
 from swor.estimators.unordered import unordered_set
 from swor.samplers.categorical import gumbel_top_k

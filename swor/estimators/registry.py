@@ -6,15 +6,15 @@ from torch.distributions import Distribution
 
 from swor.estimators.arsm import arsm
 from swor.estimators.baselined import (
+    deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
-    reinforce_fresh_sample,
     reinforce_greedy,
     reinforce_moving_average,
     reinforce_no_baseline,
-    reinforce_shared_sample,
+    reinforce_sampled_baseline,
+    reinforce_shared_sampled_baseline,
     sum_and_sample_sampled_baseline,
-    sum_and_sample_shared_sample,
-    top_k_and_sample_sampled_baseline,
+    sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
 from swor.estimators.binary import arm, disarm
@@ -78,7 +78,7 @@ _RULES = {
     ),
     "sum_and_sample": lift(sum_and_sample, _WITHOUT, unbiased=True, equation="eq:ssas_estimator"),
     "raj": lift(raj, _WITHOUT, unbiased=True, equation="Raj (1956)"),
-    "top_k_and_sample": lift(
+    "deterministic_sum_and_sample": lift(
         deterministic_sum_and_sample,
         Scheme.TOP_K_AND_SAMPLE,
         unbiased=True,
@@ -100,11 +100,14 @@ _RULES = {
 }
 
 _BASELINES = {
-    "reinforce_fresh_sample": Estimator(
-        True, "eq:reinforce_with_replacement, sampled baseline", reinforce_fresh_sample, _twice
+    "reinforce_sampled_baseline": Estimator(
+        True, "eq:reinforce_with_replacement, sampled baseline", reinforce_sampled_baseline, _twice
     ),
-    "reinforce_shared_sample": Estimator(
-        True, "eq:reinforce_with_replacement, sampled baseline", reinforce_shared_sample, _one_more
+    "reinforce_shared_sampled_baseline": Estimator(
+        True,
+        "eq:reinforce_with_replacement, sampled baseline",
+        reinforce_shared_sampled_baseline,
+        _one_more,
     ),
     "reinforce_batch_mean": Estimator(
         True, "Williams (1992)", reinforce_batch_mean, mixes_batch=True
@@ -120,17 +123,17 @@ _BASELINES = {
         _twice,
         largest_k=domain_size,
     ),
-    "sum_and_sample_shared_sample": Estimator(
+    "sum_and_sample_shared_sampled_baseline": Estimator(
         True,
         "eq:ssas_estimator, sampled baseline",
-        sum_and_sample_shared_sample,
+        sum_and_sample_shared_sampled_baseline,
         _one_more,
         largest_k=domain_size,
     ),
-    "top_k_and_sample_sampled_baseline": Estimator(
+    "deterministic_sum_and_sample_sampled_baseline": Estimator(
         True,
         "eq:sas_unbiased, sampled baseline, Liu et al. (2019)",
-        top_k_and_sample_sampled_baseline,
+        deterministic_sum_and_sample_sampled_baseline,
         _twice,
         largest_k=domain_size,
         defined_for=can_be_listed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from swor.errors import check_count
+from swor.checks import check_count
 from swor.math.logspace import log_remaining
 from swor.math.ratios import complete, log_first_draw
 from swor.types import Sample, Scheme, Weights

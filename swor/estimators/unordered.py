@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from swor.errors import check_same, check_shape
+from swor.checks import check_same, check_shape
 from swor.math.ratios import log_draws, log_first_draw
 from swor.types import Sample, Scheme, Weights
 

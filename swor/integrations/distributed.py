@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.errors import can_look, check_k, check_possible
+from swor.checks import check_k, check_possible, may_inspect
 from swor.math.logspace import working_dtype
 from swor.samplers.children import best_children
 from swor.types import Sample, Scheme
@@ -199,7 +199,7 @@ def _check(logits: Tensor, k: int) -> None:
 
 
 def _check_masses(log_mass: Tensor) -> None:
-    if can_look(log_mass) and not bool((log_mass < torch.inf).all()):
+    if may_inspect(log_mass) and not bool((log_mass < torch.inf).all()):
         wrong = ~(log_mass < torch.inf).reshape(-1, log_mass.shape[-1])
         ranks = wrong.any(0).nonzero().flatten().tolist()
         raise ValueError(

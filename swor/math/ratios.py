@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from swor.errors import (
+from swor.checks import (
     check_log_probs,
     check_normalized,
     check_not_nan,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.errors import check_k
+from swor.checks import check_k
 from swor.math.logspace import working_dtype
 from swor.samplers.children import Closed, Nodes, best_children, keep
 from swor.samplers.model import Found, SequenceModel, State, all_ended, fill, stay

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.errors import (
-    can_look,
+from swor.checks import (
     check_count,
     check_k,
     check_log_probs,
     check_normalized,
     check_possible,
     check_shape,
+    may_inspect,
 )
 from swor.math.logspace import log_remaining, working_dtype
 from swor.samplers.children import best_children, log_mass_outside
@@ -53,7 +53,9 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
         check_normalized(found.log_p.exp().sum(-1) + found.log_rest.exp(), log_probs.dtype)
         check_possible(found.log_p)
     log_p = log_probs.gather(-1, found.position)
-    if not can_look(log_p):  # then k may be larger than the support: what is left over has no mass
+    if not may_inspect(
+        log_p
+    ):  # then k may be larger than the support: what is left over has no mass
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return Sample(
         value=found.position,
@@ -167,7 +169,7 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
         likeliest = torch.sort(log_probs, dim=-1, descending=True, stable=True).indices
         return likeliest[..., : k - m]
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    if can_look(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+    if may_inspect(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
         raise ValueError("summed names an outcome twice; expected distinct outcomes.")
     return given
 

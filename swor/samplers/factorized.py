@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor.errors import can_look, check_k, check_log_probs
+from swor.checks import check_k, check_log_probs, may_inspect
 from swor.math.logspace import working_dtype
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
@@ -86,7 +86,7 @@ class Factorized:
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
         if self.categories**self.length <= JOINT_TABLE:
             return full._of_table(k, generator)
-        if can_look(self.log_probs):
+        if may_inspect(self.log_probs):
             return full._of_stream(k, generator)
         return full._of_search(k, generator)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.errors import can_look
+from swor.checks import may_inspect
 
 State = TypeVar("State")
 
@@ -128,4 +128,4 @@ def fill(symbols: Tensor, model: SequenceModel[State]) -> Tensor:
 
 def all_ended(symbols: Tensor, end: int | None) -> bool:
     """Whether every sequence has ended, where that may be looked at."""
-    return end is not None and can_look(symbols) and bool((symbols[..., -1] == end).all())
+    return end is not None and may_inspect(symbols) and bool((symbols[..., -1] == end).all())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.errors import check_k, check_log_probs, check_normalized
+from swor.checks import check_k, check_log_probs, check_normalized
 from swor.math.logspace import working_dtype
 from swor.samplers.distributions import support
 from swor.types import Sample, Scheme

@@ -50,7 +50,7 @@ _WITH, _WITHOUT, _TOP = (
 
 CURVES = (
     Curve(
-        "reinforce",
+        "reinforce_no_baseline",
         "REINFORCE",
         "reinforce_no_baseline",
         reinforce,
@@ -60,13 +60,13 @@ CURVES = (
     Curve(
         "reinforce_sampled_baseline",
         "REINFORCE, sampled baseline",
-        "reinforce_fresh_sample",
+        "reinforce_sampled_baseline",
         reinforce,
         _WITH,
         "sampled",
     ),
     Curve(
-        "reinforce_loo",
+        "reinforce",
         "REINFORCE, built-in baseline",
         "reinforce",
         reinforce,
@@ -74,17 +74,17 @@ CURVES = (
         "built-in",
     ),
     Curve(
-        "top_k_and_sample",
+        "deterministic_sum_and_sample",
         "Deterministic sum-and-sample",
-        "top_k_and_sample",
+        "deterministic_sum_and_sample",
         deterministic_sum_and_sample,
         _TOP,
         0.0,
     ),
     Curve(
-        "top_k_and_sample_sampled_baseline",
+        "deterministic_sum_and_sample_sampled_baseline",
         "Deterministic sum-and-sample, sampled baseline",
-        "top_k_and_sample_sampled_baseline",
+        "deterministic_sum_and_sample_sampled_baseline",
         deterministic_sum_and_sample,
         _TOP,
         "sampled",

@@ -24,7 +24,7 @@ class Style(NamedTuple):
 
 STYLES = {
     "reinforce": Style("#000000", "s"),
-    "top_k_and_sample": Style("#E69F00", "^"),
+    "deterministic_sum_and_sample": Style("#E69F00", "^"),
     "sum_and_sample": Style("#009E73", "v"),
     "importance_weighted": Style("#CC79A7", "D"),
     "unordered_set": Style("#0072B2", "o"),
@@ -115,7 +115,7 @@ def _look(curve: Curve) -> dict[str, Any]:
 
 
 LABELS = {
-    "reinforce_loo": ("REINFORCE, built-in baseline", "#D55E00", "-"),
+    "reinforce": ("REINFORCE, built-in baseline", "#D55E00", "-"),
     "unordered_set": ("Unordered set, built-in baseline", "#0072B2", "-"),
     "exact": ("Exact gradient", "#000000", (0, (4, 3))),
 }

@@ -13,7 +13,7 @@ from swor.estimators.registry import ESTIMATORS
 from swor.experiments.bernoulli.problem import cost, distribution
 from swor.experiments.bernoulli.settings import Settings
 
-GRADIENTS = {"exact": None, "unordered_set": "unordered_set", "reinforce_loo": "reinforce"}
+GRADIENTS = ("exact", "unordered_set", "reinforce")
 
 
 class Point(NamedTuple):
@@ -45,14 +45,14 @@ def trajectory(name: str, settings: Settings) -> Tensor:
 
 def _gradient(name: str, eta: Tensor, k: int, generator: torch.Generator) -> Tensor:
     eta = eta.clone().requires_grad_()
-    loss = _loss(GRADIENTS[name], distribution(eta), k, generator)
+    loss = _loss(name, distribution(eta), k, generator)
     return torch.autograd.grad(loss.sum(), eta)[0]
 
 
-def _loss(entry: str | None, dist: Categorical, k: int, generator: torch.Generator) -> Tensor:
-    if entry is None:
+def _loss(name: str, dist: Categorical, k: int, generator: torch.Generator) -> Tensor:
+    if name == "exact":
         return exact(cost, dist)
-    return ESTIMATORS[entry](cost, dist, k, generator=generator)
+    return ESTIMATORS[name](cost, dist, k, generator=generator)
 
 
 def _points(name: str, eta: Tensor) -> list[Point]:

@@ -4,7 +4,7 @@ const LABELS = {
   unordered_set: "unordered set, built-in baseline", unordered_set_no_baseline: "unordered set",
   sum_and_sample: "sum-and-sample", raj: "Raj", importance_weighted: "importance-weighted",
   normalized_importance_weighted: "normalised importance-weighted", risk: "risk",
-  top_k_and_sample: "top k and sample", single_sample: "single sample",
+  deterministic_sum_and_sample: "deterministic sum-and-sample", single_sample: "single sample",
   reinforce: "REINFORCE, built-in baseline", reinforce_no_baseline: "REINFORCE",
   stratified: "stratified", systematic: "systematic",
 };

@@ -234,7 +234,7 @@ function deterministic(p, f, k) {
     const outcomes = [...top, i];
     moments.add(p[i] / rest, outcomes, [...top.map((j) => p[j]), rest], outcomes.map((j) => f[j]), null);
   }
-  return { top_k_and_sample: moments.result() };
+  return { deterministic_sum_and_sample: moments.result() };
 }
 
 // One sample from each of k equal parts of the mass: a fresh place in each, or the same in all.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.errors import check_shape
+from swor.checks import check_shape
 
 
 class PartialTours(NamedTuple):

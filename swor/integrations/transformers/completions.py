@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor.errors import check_k
+from swor.checks import check_k
 from swor.integrations.transformers.networks import evaluating, network
 from swor.integrations.transformers.policy import CompletionPolicy, Processor, check_value
 from swor.integrations.transformers.prompts import (

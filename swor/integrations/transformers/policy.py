@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from swor.errors import check_count, check_shape
+from swor.checks import check_count, check_shape
 from swor.integrations.transformers.networks import Network, fork
 from swor.integrations.transformers.prompts import Tokens
 from swor.math.logspace import working_dtype

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from swor.errors import check_shape
+from swor.checks import check_shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

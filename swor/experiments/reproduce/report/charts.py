@@ -12,7 +12,7 @@ FAMILIES = (
     "risk",
     "sum_and_sample",
     "normalized_importance_weighted",
-    "top_k_and_sample",
+    "deterministic_sum_and_sample",
     "reinforce_rollout",
     "straight_through",
     "relax",

@@ -102,7 +102,7 @@ def trajectory_traces(path: Rows) -> list[Trace]:
     labels = {
         "exact": "Exact gradient",
         "unordered_set": "Unordered set",
-        "reinforce_loo": "REINFORCE, built-in baseline",
+        "reinforce": "REINFORCE, built-in baseline",
     }
     traces = []
     for place, (name, label) in enumerate(labels.items()):
@@ -177,7 +177,7 @@ def trajectory(path: Rows) -> Claim:
     def away(name: str) -> float:
         return max(abs(loss[name, step] - loss["exact", step]) for step in steps)
 
-    ours, other = away("unordered_set"), away("reinforce_loo")
+    ours, other = away("unordered_set"), away("reinforce")
     return Claim(
         "Optimisation, k = 3",
         "the trajectory is indistinguishable from that with the exact gradient",

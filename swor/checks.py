@@ -8,7 +8,7 @@ from torch import Tensor
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
 
 
-def can_look(*tensors: Tensor) -> bool:
+def may_inspect(*tensors: Tensor) -> bool:
     """Whether values may be looked at: not while compiling, nor where it would stall a device."""
     return not torch.compiler.is_compiling() and all(t.device.type == "cpu" for t in tensors)
 
@@ -29,7 +29,7 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
 
 def check_not_nan(name: str, log_p: Tensor) -> None:
     """Log-probabilities are numbers or −inf."""
-    if can_look(log_p) and not bool((log_p < torch.inf).all()):
+    if may_inspect(log_p) and not bool((log_p < torch.inf).all()):
         raise ValueError(
             f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
             "Look for the step that made them, or normalise with torch.log_softmax."
@@ -83,7 +83,7 @@ def check_k(k: int, support: int | None = None) -> None:
 
 def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
     """The probabilities of all outcomes sum to 1, to the rounding of a product of ``steps``."""
-    if not can_look(total):
+    if not may_inspect(total):
         return
     right = (total - 1.0).abs() <= TOLERANCE[dtype] * steps
     if not bool(right.all()):
@@ -96,7 +96,7 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
 
 def check_possible(log_p: Tensor, what: str = "outcomes") -> None:
     """Every sampled outcome has a positive probability: the support was large enough."""
-    if can_look(log_p) and bool((log_p == -torch.inf).any()):
+    if may_inspect(log_p) and bool((log_p == -torch.inf).any()):
         k = log_p.shape[-1]
         support = int((log_p > -torch.inf).sum(-1).min())
         raise ValueError(

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from swor import cli
-from swor.experiments.errors import UserError
-from swor.experiments.interrupt import terminable
 from swor.experiments.reproduce import actions
 from swor.experiments.reproduce.run import run, run_steps, same_folder
 from swor.experiments.reproduce.settings import Settings
 from swor.experiments.reproduce.sizes import FULL, SHORT, Sizes
 from swor.experiments.reproduce.steps import Step, all_steps
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.interrupt import terminable
 
 Console = pytest.importorskip("rich.console").Console
 pytest.importorskip("joblib")

@@ -8,24 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from swor.experiments.bernoulli.run import bernoulli
-from swor.experiments.bernoulli.settings import Settings as Bernoulli
-from swor.experiments.errors import UserError
-from swor.experiments.folder import create
+from swor.experiments.bernoulli.command import bernoulli
+from swor.experiments.bernoulli.settings import BernoulliSettings
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import create
 from swor.experiments.reproduce.rules import rule_rows
 from swor.experiments.reproduce.sizes import Sizes
-from swor.experiments.tsp.command import Tsp
-from swor.experiments.tsp.figures import TspFigures, tsp_figures
+from swor.experiments.tsp.command import tsp, tsp_figures
 from swor.experiments.tsp.problem import validation_instances
-from swor.experiments.tsp.run import tsp
+from swor.experiments.tsp.settings import TSPFigures, TSPSettings
 from swor.experiments.tsp.solver import optimal_lengths
-from swor.experiments.vae.figures import Figures, vae_figures
-from swor.experiments.vae.measuring import TABLE
-from swor.experiments.vae.methods import METHODS, Method
+from swor.experiments.vae.command import vae, vae_figures, vae_variance
 from swor.experiments.vae.published import PAPER
-from swor.experiments.vae.run import vae
-from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.variance import Variance, vae_variance
+from swor.experiments.vae.settings import METHODS, VAEFigures, VAESettings, VAEVariance
+from swor.experiments.vae.task import check_applies
+from swor.experiments.vae.variance import TABLE
 
 CHECKPOINT = "checkpoint.pt"
 RESUMABLE = (CHECKPOINT, TABLE)
@@ -37,12 +34,12 @@ def rules(out: Path) -> None:
     create(out).write_csv("rules.csv", rule_rows())
 
 
-def figure1(settings: Bernoulli, out: Path) -> None:
+def figure1(settings: BernoulliSettings, out: Path) -> None:
     """Figure 1, its Monte Carlo check and the optimisation."""
     bernoulli(replace(settings, out=out))
 
 
-def train_vae(settings: VAE, out: Path) -> None:
+def train_vae(settings: VAESettings, out: Path) -> None:
     """A training run of the VAE."""
     stopped = (out / CHECKPOINT).exists()
     vae(replace(settings, resume=out) if stopped else replace(settings, out=out))
@@ -52,7 +49,7 @@ def measure_variance(
     sizes: Sizes, dims: int, data_dir: Path | None, reference: str, out: Path
 ) -> None:
     """The gradient variance on the models of a run beside it."""
-    settings = Variance(
+    settings = VAEVariance(
         run=out.parent / reference,
         estimators=applicable(dims) if sizes.all_estimators else tuple(PAPER),
         repetitions=sizes.repetitions,
@@ -70,7 +67,7 @@ def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:
     names = []
     for name in METHODS:
         try:
-            Method(name, dims, categories).check(dims, categories, k)
+            check_applies(name, dims, categories, k)
         except UserError:
             continue
         names.append(name)
@@ -80,7 +77,7 @@ def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:
 def draw_vae(runs: tuple[str, ...], data_dir: Path | None, out: Path) -> None:
     """The curves and pictures of training runs beside it."""
     folders = tuple(out.parent / run for run in runs)
-    vae_figures(Figures(runs=folders, data_dir=data_dir, out=out))
+    vae_figures(VAEFigures(runs=folders, data_dir=data_dir, out=out))
 
 
 def shortest_tours(size: int, nodes: int, out: Path) -> None:
@@ -90,12 +87,12 @@ def shortest_tours(size: int, nodes: int, out: Path) -> None:
     create(out).write_csv("shortest.csv", [row])
 
 
-def train_tsp(command: Tsp, out: Path) -> None:
+def train_tsp(settings: TSPSettings, out: Path) -> None:
     """A training run of the travelling salesman."""
     stopped = (out / CHECKPOINT).exists()
-    tsp(Tsp(resume=out) if stopped else replace(command, out=out))
+    tsp(replace(settings, resume=out) if stopped else replace(settings, out=out))
 
 
 def draw_tsp(runs: tuple[str, ...], out: Path) -> None:
     """The gaps of training runs beside it."""
-    tsp_figures(TspFigures(runs=tuple(out.parent / run for run in runs), out=out))
+    tsp_figures(TSPFigures(runs=tuple(out.parent / run for run in runs), out=out))

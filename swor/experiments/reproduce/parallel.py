@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from swor.experiments.errors import UserError
+from swor.experiments.runs.errors import UserError
 from swor.experiments.reproduce.settings import Backend
 
 Item = TypeVar("Item")

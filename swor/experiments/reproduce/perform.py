@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from swor.experiments.folder import RunFolder
+from swor.experiments.runs.folder import RunFolder
 from swor.experiments.reproduce.actions import RESUMABLE
 from swor.experiments.reproduce.steps import Step
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swor.experiments.errors import UserError
-from swor.experiments.folder import RunFolder, create
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder, create
 from swor.experiments.reproduce.parallel import as_completed, processes
 from swor.experiments.reproduce.perform import Outcome, is_done, perform
 from swor.experiments.reproduce.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swor.experiments.data import Name
+from swor.experiments.runs.images import Name
 
 Curves = tuple[tuple[str, int], ...]
 

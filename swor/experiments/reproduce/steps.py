@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from swor.experiments.bernoulli.settings import Settings as Bernoulli
+from swor.experiments.bernoulli.settings import BernoulliSettings
 from swor.experiments.reproduce import actions
 from swor.experiments.reproduce.cost import TIMES, TSP_STEP, VAE_EPOCH, VARIANCE
 from swor.experiments.reproduce.sizes import REFERENCE, Sizes
-from swor.experiments.tsp.command import Tsp
-from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
-from swor.experiments.vae.settings import VAE
+from swor.experiments.tsp.settings import SINGLE, TSPSettings
+from swor.experiments.tsp.task import TOUR_ESTIMATORS
+from swor.experiments.vae.settings import VAESettings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def all_steps(sizes: Sizes, data_dir: Path | None = None) -> list[Step]:
     """The steps of a reproduction, in an order in which they can be done."""
     return [
         Step("rules", actions.rules, 5.0),
-        Step("bernoulli", partial(actions.figure1, Bernoulli(repeats=sizes.repeats)), 15.0),
+        Step("bernoulli", partial(actions.figure1, BernoulliSettings(repeats=sizes.repeats)), 15.0),
         *vae_steps(sizes, data_dir),
         *tsp_steps(sizes),
     ]
@@ -50,7 +50,7 @@ def vae_steps(sizes: Sizes, data_dir: Path | None) -> Iterator[Step]:
             runs = []
             for estimator, k in sizes.curves:
                 for seed in sizes.seeds:
-                    settings = VAE(
+                    settings = VAESettings(
                         estimator=estimator,
                         k=k,
                         dims=dims,
@@ -80,13 +80,13 @@ def tsp_steps(sizes: Sizes) -> Iterator[Step]:
     first = f"tsp{sizes.nodes}-shortest"
     yield Step(first, optima, sizes.validation_size * 0.0018 * sizes.nodes)
     runs = []
-    for name, estimator in TOUR_ESTIMATORS.items():
+    for name in TOUR_ESTIMATORS:
         for seed in sizes.seeds:
-            command = Tsp(
+            settings = TSPSettings(
                 nodes=sizes.nodes,
                 estimator=name,  # type: ignore[arg-type]
                 steps=sizes.steps,
-                batch_size=sizes.tours // (1 if estimator.single else 4),
+                batch_size=sizes.tours // (1 if name in SINGLE else 4),
                 learning_rate=sizes.learning_rate,
                 validate_every=sizes.validate_every,
                 validation_size=sizes.validation_size,
@@ -95,7 +95,7 @@ def tsp_steps(sizes: Sizes) -> Iterator[Step]:
             )
             runs.append(f"tsp{sizes.nodes}-{name}-seed{seed}")
             seconds = sizes.steps * TSP_STEP * sizes.tours / 512 * sizes.nodes / 20
-            yield Step(runs[-1], partial(actions.train_tsp, command), seconds, (first,))
+            yield Step(runs[-1], partial(actions.train_tsp, settings), seconds, (first,))
     yield Step(
         f"tsp{sizes.nodes}-figures", partial(actions.draw_tsp, tuple(runs)), 10.0, tuple(runs)
     )

@@ -9,32 +9,14 @@ from torch.distributions import Distribution, Independent, OneHotCategorical
 from swor.baselines import MovingAverage
 from swor.estimators.baselined import reinforce_moving_average
 from swor.estimators.control_variates import ControlVariate, relax
-from swor.estimators.registry import ESTIMATORS
 from swor.estimators.relaxed import gumbel_softmax, straight_through
-from swor.experiments.errors import UserError
+from swor.experiments.runs.errors import UserError
+from swor.experiments.vae.published import SAMPLED_KL
+from swor.experiments.vae.settings import METHODS
 from swor.types import Cost
-
-LEARNING_RATES = {"straight_through": 1e-4, "gumbel_softmax": 1e-4, "relax": 1e-4, "arsm": 3e-4}
-"""The paper's learning rates; 1e-3 for all others."""
-
-OWN_SAMPLED_KL = ("arsm",)
-"""Estimators whose cost includes the sampled KL, ``eq:elbo_grad_sample_kl_minimal``."""
-
-OTHER_OBJECTIVE = ("vimco",)
 
 RELAXED = {"straight_through": straight_through, "gumbel_softmax": gumbel_softmax}
 """Estimators that learn a temperature."""
-
-
-METHODS = {name: entry for name, entry in ESTIMATORS.items() if name not in OTHER_OBJECTIVE}
-
-
-def check_name(name: str) -> None:
-    """The name is that of an estimator."""
-    if name not in METHODS:
-        raise UserError(
-            f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
-        )
 
 
 class Method(nn.Module):
@@ -55,7 +37,6 @@ class Method(nn.Module):
         self, name: str, n: int, c: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        check_name(name)
         self.name, self.entry = name, METHODS[name]
         if name == "relax":
             self.control = ControlVariate(n, c, generator=generator)
@@ -78,7 +59,7 @@ class Method(nn.Module):
     @property
     def sampled_kl(self) -> bool:
         """Whether the cost includes the sampled KL."""
-        return self.name in OWN_SAMPLED_KL
+        return self.name in SAMPLED_KL
 
     @property
     def value_is_unbiased(self) -> bool:

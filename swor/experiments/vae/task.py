@@ -5,22 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from swor.experiments.data import Images
-from swor.experiments.errors import UserError
-from swor.experiments.task import Place, Task, seeded
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.images import Images
+from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.vae.methods import Method
 from swor.experiments.vae.model import CategoricalVAE, Posterior
-from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.settings import VAESettings
 from swor.samplers.distributions import sample
 
 
 class VAETask(Task[Tensor]):
     """The encoder learns from the estimator and the KL, the decoder from the pathwise term."""
 
-    def __init__(self, settings: VAE, images: Images) -> None:
+    def __init__(self, settings: VAESettings, images: Images) -> None:
         n, c = settings.dims, settings.categories
         self.settings, self.images = settings, images
-        self.vae = build(settings, images.train.shape[-1])
+        self.vae = make_vae(settings, images.train.shape[-1])
         self.method = Method(settings.estimator, n, c, generator=seeded(settings.seed, "method"))
         self.model = nn.ModuleDict({"vae": self.vae, "method": self.method})
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.rate)
@@ -68,10 +68,15 @@ class VAETask(Task[Tensor]):
         return next(self.model.parameters()).device
 
 
-def build(settings: VAE, pixels: int) -> CategoricalVAE:
+def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     """The model, sized to the data, with weights from the seed."""
     generator = seeded(settings.seed, "weights")
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
+
+
+def check_applies(estimator: str, n: int, c: int, k: int) -> None:
+    """Try an estimator once on a uniform distribution, and refuse what it is not defined for."""
+    Method(estimator, n, c).check(n, c, k)
 
 
 def surrogate(

@@ -6,31 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-FAMILIES = (
-    "reinforce",
-    "unordered_set",
-    "risk",
-    "sum_and_sample",
-    "normalized_importance_weighted",
-    "deterministic_sum_and_sample",
-    "reinforce_rollout",
-    "straight_through",
-    "relax",
-    "arsm",
-    "importance_weighted",
-    "reinforce_batch_mean",
-)
-"""Those that begin with the same name have the same colour of the palettes in ``page.js``."""
+from swor.experiments.runs.appearance import FAMILIES, family
 
 
 def colour(name: str) -> int:
-    """The place of an estimator's colour in the palettes: that of the longest family that fits.
+    """The place of an estimator's family in the palettes in ``page.js``.
 
     >>> colour("unordered_set_no_baseline"), colour("something else")
     (1, 12)
     """
-    fitting = [family for family in FAMILIES if name.startswith(family)]
-    return FAMILIES.index(max(fitting, key=len)) if fitting else len(FAMILIES)
+    black = list(FAMILIES).index("exact")
+    return min(list(FAMILIES).index(family(name) or "exact"), black)
 
 
 @dataclass(frozen=True)

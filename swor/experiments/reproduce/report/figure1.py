@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from swor.experiments.bernoulli.curves import CURVES
+from swor.experiments.bernoulli.problem import CURVES
 from swor.experiments.reproduce.report.charts import Trace, colour, spec
 from swor.experiments.reproduce.report.claims import Claim
 from swor.experiments.reproduce.report.html import chart, image, paragraph, section, table
 from swor.experiments.reproduce.report.numbers import finite, read_csv
+from swor.experiments.runs.appearance import appearance
 
 Rows = Sequence[Mapping[str, str]]
 DASHES = {0.0: "dash", "sampled": "dot", "built-in": "solid"}
-LABELS = {curve.name: curve.label for curve in CURVES}
+LABELS = {curve.name: appearance(curve.name).label for curve in CURVES}
 ALTERNATIVE = (
     "Line chart: variance of the gradient of the Bernoulli toy problem against evaluations, a line "
     "for each estimator; the numbers are in the table below."
@@ -66,7 +67,7 @@ def variance_traces(rows: Rows) -> list[Trace]:
             mine = [r for r in rows if r["eta"] == eta and r["estimator"] == curve.name]
             traces.append(
                 Trace(
-                    curve.label,
+                    LABELS[curve.name],
                     colour(curve.name),
                     [int(r["evaluations"]) for r in mine],
                     [finite(float(r["variance"])) for r in mine],

@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from swor.experiments.folder import RunFolder
+from swor.experiments.runs.folder import RunFolder
 from swor.experiments.reproduce.perform import is_done
 from swor.experiments.reproduce.report.claims import Claim, summary
 from swor.experiments.reproduce.report.deviations import deviations, is_short

@@ -15,7 +15,8 @@ from swor.experiments.reproduce.report.published import (
     ON_PAR,
     WORSE_THAN_UNORDERED_SET,
 )
-from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.tsp.task import TOUR_ESTIMATORS
 
 Rows = Sequence[Mapping[str, str]]
 
@@ -57,7 +58,7 @@ def gap_traces(rows: Rows) -> list[Trace]:
                     continue
                 traces.append(
                     Trace(
-                        estimator.label,
+                        appearance(name).label,
                         colour(name),
                         [int(row[axis]) for row in mine],
                         [float(row["gap"]) for row in mine],
@@ -83,9 +84,15 @@ def gap_table(rows: Rows, ranking: Rows) -> str:
     lines = []
     for row in ranking:
         gap, error = last_gap(rows, row["estimator"])
-        estimator = TOUR_ESTIMATORS[row["estimator"]]
-        bias = "no" if estimator.unbiased else "yes"
-        lines.append([estimator.label, bias, float(row["gap"]), f"{gap:.2f} ± {error:.2f}"])
+        label = appearance(row["estimator"]).label
+        lines.append(
+            [
+                label,
+                "no" if TOUR_ESTIMATORS[row["estimator"]].unbiased else "yes",
+                float(row["gap"]),
+                f"{gap:.2f} ± {error:.2f}",
+            ]
+        )
     return table(
         "Optimality gap in percent, the best first",
         ["estimator", "biased", "median of the second half", "at the end"],
@@ -107,7 +114,7 @@ def ahead(rows: Rows, ranking: Rows, nodes: int) -> Claim:
     """Whether the unordered set estimator is ahead of those that the paper has it ahead of."""
     late, noise = _late(ranking), _noise(rows)
     differences = {name: late[name] - late["unordered_set"] for name in WORSE_THAN_UNORDERED_SET}
-    said = ", ".join(f"{TOUR_ESTIMATORS[n].label} by {d:+.2f}" for n, d in differences.items())
+    said = ", ".join(f"{appearance(n).label} by {d:+.2f}" for n, d in differences.items())
     clear = all(d > noise for d in differences.values())
     wrong = any(d < -noise for d in differences.values())
     return Claim(
@@ -123,7 +130,7 @@ def on_par(rows: Rows, ranking: Rows, nodes: int) -> Claim:
     """The distance from the biased risk estimator."""
     late, noise = _late(ranking), _noise(rows)
     differences = {name: late[name] - late["unordered_set"] for name in ON_PAR}
-    said = ", ".join(f"{TOUR_ESTIMATORS[n].label} by {d:+.2f}" for n, d in differences.items())
+    said = ", ".join(f"{appearance(n).label} by {d:+.2f}" for n, d in differences.items())
     return Claim(
         f"Figure 3, {nodes} nodes",
         "it performs on a par with the biased risk estimator",

@@ -17,11 +17,14 @@ from swor.experiments.reproduce.report.html import (
     table,
 )
 from swor.experiments.reproduce.report.numbers import rank_correlation, ranks, read_csv
-from swor.experiments.vae.published import NEGATIVE_ELBO, PAPER, label
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.vae.published import NEGATIVE_ELBO, PAPER
 
 Rows = Sequence[Mapping[str, str]]
 CORRECTED = ("arsm", "relax")
 """Estimators that the paper's released code has with a slip, and that are therefore set aside."""
+
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
 
 
 def table1(folder: Path, data: str, dims: int) -> tuple[str, list[Claim]]:
@@ -65,9 +68,9 @@ def pairs(rows: Rows, dims: int) -> dict[str, tuple[float, float]]:
     """For every estimator of Table 1, the paper's number and ours."""
     ours = encoder(rows)
     return {
-        name: (entry.published[dims], float(ours[name, entry.k]["log_variance"]))
+        name: (entry.log_variance[dims], float(ours[name, entry.k]["log_variance"]))
         for name, entry in PAPER.items()
-        if (name, entry.k) in ours and dims in entry.published
+        if (name, entry.k) in ours and dims in entry.log_variance
     }
 
 
@@ -81,7 +84,17 @@ def beside_paper(rows: Rows, dims: int) -> str:
         row = ours[name, PAPER[name].k]
         error = f"{here:.2f} ± {float(row['standard_error']):.2f}"
         order = f"{theirs_rank[name]:g} → {ours_rank[name]:g}"
-        lines.append([label(name), row["k"], row["evaluations"], paper, error, here - paper, order])
+        lines.append(
+            [
+                appearance(name).label,
+                row["k"],
+                row["evaluations"],
+                paper,
+                error,
+                here - paper,
+                order,
+            ]
+        )
     return table(
         "Table 1 beside ours; rank 1 is the lowest variance",
         ["estimator", "k", "evaluations", "paper", "here", "difference", "rank: paper → here"],
@@ -93,7 +106,7 @@ def everything(rows: Rows) -> str:
     """All estimators, at every k that was measured."""
     lines = [
         [
-            label(r["estimator"]),
+            appearance(r["estimator"]).label,
             r["k"],
             r["evaluations"],
             *(_with_error(rows, r, part) for part in ("encoder", "decoder", "both")),
@@ -129,7 +142,7 @@ def bars(rows: Rows) -> list[Trace]:
             Trace(
                 "log-variance",
                 1,
-                [label(r["estimator"]) for r in ordered],
+                [appearance(r["estimator"]).label for r in ordered],
                 [_height(r) for r in ordered],
                 view=part,
                 kind="bar",
@@ -158,11 +171,11 @@ def epochs(rows: Rows) -> list[Trace]:
         mine.sort(key=lambda r: int(r["epoch"]))
         traces.append(
             Trace(
-                f"{entry.label}, k = {entry.k}",
+                f"{appearance(name).label}, k = {entry.k}",
                 colour(name),
                 [int(r["epoch"]) for r in mine],
                 [_height(r) for r in mine],
-                dash={"-": "solid", "--": "dash", ":": "dot"}[entry.line],
+                dash=DASHES[appearance(name).line],
                 error=[2.0 * float(r["standard_error"]) for r in mine],
             )
         )
@@ -256,7 +269,7 @@ def elbo_table(best: Mapping[tuple[str, int], Mapping[str, float]]) -> str:
     lines = []
     for (name, k), splits in best.items():
         train, valid = NEGATIVE_ELBO.get((name, k), ("–", "–"))
-        lines.append([label(name), k, splits["train"], splits["valid"], train, valid])
+        lines.append([appearance(name).label, k, splits["train"], splits["valid"], train, valid])
     return table(
         "Lowest smoothed −ELBO, the best first",
         ["estimator", "k", "train, here", "valid, here", "train, paper", "valid, paper"],
@@ -273,7 +286,7 @@ def curve_traces(rows: Rows) -> list[Trace]:
             name, k = mine[0]["estimator"], mine[0]["k"]
             traces.append(
                 Trace(
-                    f"{label(name)}, k = {k}",
+                    f"{appearance(name).label}, k = {k}",
                     colour(name),
                     [float(row["epoch"]) for row in mine],
                     [float(row["smoothed"]) for row in mine],

@@ -1,55 +1,21 @@
-"""The Bernoulli experiment: its known numbers, its files and its figures."""
+"""Exact variances by hand and by Monte Carlo, and the optimisation."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
-from swor.experiments.bernoulli.curves import CURVES
-from swor.experiments.bernoulli.run import bernoulli
-from swor.experiments.bernoulli.trajectory import trajectory
-from swor.experiments.bernoulli.variances import K, Variance, exact_variance, monte_carlo
 
-import swor
-from swor.experiments.bernoulli.problem import cost, distribution
-from swor.experiments.bernoulli.settings import Settings
+from swor.experiments.bernoulli.problem import CURVES, cost, distribution
+from swor.experiments.bernoulli.settings import BernoulliSettings
+from swor.experiments.bernoulli.task import K, Variance, exact_variance, monte_carlo, trajectory
 
-NAMES = {
-    "reinforce_no_baseline",
-    "reinforce",
-    "reinforce_sampled_baseline",
-    "sum_and_sample",
-    "sum_and_sample_sampled_baseline",
-    "deterministic_sum_and_sample",
-    "deterministic_sum_and_sample_sampled_baseline",
-    "unordered_set",
-    "unordered_set_no_baseline",
-    "importance_weighted",
-}
 CURVE = {curve.name: curve for curve in CURVES}
 
 
 def variance(name: str, k: int, eta: float = 0.0) -> float:
     return exact_variance(eta, CURVE[name], k).variance
-
-
-def test_known_loss_and_gradient() -> None:
-    eta = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
-    loss = swor.exact(cost, distribution(eta))
-    (gradient,) = torch.autograd.grad(loss, eta)
-    assert loss.item() == pytest.approx(0.7605, abs=1e-12)
-    assert gradient.item() == pytest.approx(-0.045, abs=1e-12)
-
-
-def test_curves_are_those_of_the_figure() -> None:
-    assert set(CURVE) == NAMES
-    for curve in CURVES:
-        dist = distribution(torch.tensor(0.0))
-        assert curve.evaluations(3) == swor.ESTIMATORS[curve.entry].evaluations(3, dist)
 
 
 @pytest.mark.parametrize("eta", [0.0, -4.0])
@@ -127,7 +93,7 @@ def test_monte_carlo_would_notice() -> None:
 
 
 def test_unordered_set_follows_the_exact_gradient() -> None:
-    settings = Settings(steps=300)
+    settings = BernoulliSettings(steps=300)
     exact, unordered, reinforce = (
         trajectory(name, settings) for name in ("exact", "unordered_set", "reinforce")
     )
@@ -135,54 +101,3 @@ def test_unordered_set_follows_the_exact_gradient() -> None:
     assert float(exact[0, 0]) == -4.0
     away = (unordered - exact).abs()[-1].mean()
     assert float(away) < 0.5 * float((reinforce - exact).abs()[-1].mean())
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_files(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    out = tmp_path / "figure"
-    bernoulli(Settings(eta=(0.0, -4.0), out=out, repeats=50, runs=3, steps=4))
-    header = (out / "variances.csv").read_text().splitlines()[0]
-    assert header == "eta,estimator,k,evaluations,variance,log_variance,method"
-    rows = read(out / "variances.csv")
-    assert {(float(r["eta"]), r["estimator"], int(r["k"])) for r in rows} == {
-        (eta, name, k) for eta in (0.0, -4.0) for name in NAMES for k in range(1, 9)
-    }
-    for r in rows:
-        assert int(r["evaluations"]) == int(r["k"]) * (
-            2 if "sampled_baseline" in r["estimator"] else 1
-        )
-        if 0.0 < float(r["variance"]) < math.inf:
-            assert float(r["log_variance"]) == pytest.approx(math.log(float(r["variance"])))
-    assert len(read(out / "monte_carlo.csv")) == 160
-    assert len(read(out / "trajectory.csv")) == 3 * 5
-    settings = json.loads((out / "settings.json").read_text())
-    assert settings["settings"]["eta"] == [0.0, -4.0]
-    assert {"python", "swor", "torch"} <= set(settings["versions"])
-    for name in ("figure1", "trajectory"):
-        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (out / f"{name}.svg").read_text()
-    assert not [path for path in out.iterdir() if path.name.startswith(".")]
-    with pytest.raises(FileExistsError, match="--out"):
-        bernoulli(Settings(out=out))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"eta": ()}, "eta is"),
-        ({"eta": (math.nan,)}, "eta is"),
-        ({"eta": (1.0, 1.0)}, "each number once"),
-        ({"repeats": 1}, "repeats is 1"),
-        ({"runs": 1}, "at least 2 runs"),
-        ({"k": 9}, "8 outcomes"),
-        ({"learning_rate": 0.0}, "positive"),
-    ],
-)
-def test_bad_settings_are_refused(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Settings(**settings)

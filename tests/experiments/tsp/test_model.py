@@ -1,22 +1,21 @@
-"""The Attention Model: its size, its decoder against one written plainly, its file."""
+"""The Attention Model and its policy: its size, its decoder against one written plainly, its file."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from swor.experiments.tsp.encoder import over_batch_and_nodes
 from torch import Tensor, nn
 
 import swor
+from swor.experiments.runs.checkpoint import keep_model
 from swor.experiments.runs.errors import UserError
-from swor.experiments.tsp import AttentionModel, ModelSettings, load_model, save_model
-from swor.experiments.tsp.model import FORMAT
+from swor.experiments.tsp.model import AttentionModel, load_attention_model, over_batch_and_nodes
+from swor.experiments.tsp.settings import ModelSettings
 from swor.samplers.model import log_prob
 
 SMALL = ModelSettings(width=12, heads=3, layers=2, hidden=10)
@@ -173,49 +172,23 @@ def test_log_prob_of_tours_of_another_size() -> None:
         small_model()(some_instances(2, 4)).log_prob(torch.zeros(2, 1, 5, dtype=torch.long))
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"width": 10, "heads": 4}, {"layers": 0}, {"hidden": -1}, {"clip": 0.0}]
-)
-def test_sizes_that_make_no_model(sizes: dict) -> None:
-    with pytest.raises(UserError):
-        ModelSettings(**sizes)
-
-
 def test_a_file_keeps_the_model_and_its_settings(tmp_path: Path) -> None:
     model, x = AttentionModel(SMALL), some_instances(8, 5).float()
     model(x)  # moves the batch statistics
-    save_model(model, tmp_path / "model.safetensors")
-    loaded = load_model(tmp_path / "model.safetensors")
+    keep_model(tmp_path / "model.safetensors", model, SMALL)
+    loaded = load_attention_model(tmp_path / "model.safetensors")
     assert loaded.settings == SMALL
     assert not loaded.training
     torch.testing.assert_close(loaded(x).readout, model.eval()(x).readout)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
-
-
-def test_files_that_hold_no_model(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    with pytest.raises(UserError, match="there is no file"):
-        load_model(path)
-    path.write_bytes(b"not a model")
-    with pytest.raises(UserError, match="cannot be read as safetensors"):
-        load_model(path)
-    save_file({"weight": torch.ones(3)}, path)
-    with pytest.raises(UserError, match="another kind of model"):
-        load_model(path)
 
 
 def test_a_file_of_another_size(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    save_model(AttentionModel(SMALL), path)
-    settings = json.dumps({"width": 24, "heads": 3, "layers": 2, "hidden": 10, "clip": 10.0})
-    save_file(load_file(path), path, {"format": FORMAT, "settings": settings})
-    with pytest.raises(UserError, match="not those of its settings"):
-        load_model(path)
+    keep_model(path, AttentionModel(SMALL), replace(SMALL, width=24))
+    with pytest.raises(UserError, match="those of another model"):
+        load_attention_model(path)
 
 
-def test_a_file_with_settings_that_are_none(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    for settings in ("[]", "{", '{"depth": 3}'):
-        save_file({"weight": torch.ones(3)}, path, {"format": FORMAT, "settings": settings})
-        with pytest.raises(UserError, match="settings"):
-            load_model(path)
+def test_the_kept_model_can_be_read() -> None:
+    kept = Path(__file__).parents[3] / "results" / "tsp" / "model.safetensors"
+    assert load_attention_model(kept).settings == ModelSettings()

@@ -35,18 +35,18 @@ class Scheme(StrEnum):
     STRATIFIED = "stratified"
     SYSTEMATIC = "systematic"
 
+    @property
+    def samplers(self) -> str:
+        """The functions that draw such a sample, for error messages."""
+        return {
+            Scheme.WITHOUT_REPLACEMENT: "gumbel_top_k, stochastic_beam_search or sample(dist, k)",
+            Scheme.WITH_REPLACEMENT: "with_replacement or sample(dist, k, replacement=True)",
+            Scheme.STRATIFIED: "stratified_sample",
+            Scheme.SYSTEMATIC: "systematic_sample",
+        }.get(self, str(self))
 
-DRAWN_BY = {
-    Scheme.WITHOUT_REPLACEMENT: "gumbel_top_k, stochastic_beam_search or sample(dist, k)",
-    Scheme.WITH_REPLACEMENT: "with_replacement or sample(dist, k, replacement=True)",
-    Scheme.TOP_K_AND_SAMPLE: "top_k_and_sample",
-    Scheme.BEAM_SEARCH: "beam_search",
-    Scheme.STRATIFIED: "stratified_sample",
-    Scheme.SYSTEMATIC: "systematic_sample",
-}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
 class Sample:
     """k outcomes of a discrete random variable, in the order sampled.
 
@@ -77,14 +77,14 @@ class Sample:
     def require(self, rule: str, *schemes: Scheme) -> None:
         """Refuse a scheme that a rule is not valid for."""
         if self.scheme not in schemes:
-            cures = "; or ".join(DRAWN_BY[scheme] for scheme in schemes)
+            cures = "; or ".join(scheme.samplers for scheme in schemes)
             raise ValueError(
                 f"{rule} was given a sample drawn by the scheme '{self.scheme}'; expected "
                 f"{' or '.join(repr(str(s)) for s in schemes)}. Draw it with {cures}."
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
     r"""The constants of an estimator: a weight per sample and a row of baseline weights per sample.
 

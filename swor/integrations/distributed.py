@@ -16,7 +16,7 @@ from torch import Tensor
 
 from swor.checks import check_k, check_possible, may_inspect
 from swor.math.logspace import working_dtype
-from swor.samplers.children import best_children
+from swor.samplers.tree_race import top_k_outcomes
 from swor.types import Sample, Scheme
 
 
@@ -119,12 +119,12 @@ def _message(
     of its mass, the mass outside the k + 1, and its number of outcomes.
     """
     most = min(k + 1, relative.shape[-1])
-    local = best_children(relative.unsqueeze(-2), None, most, generator)
+    local = top_k_outcomes(relative, most, generator)
     shift = top.double()
-    rows = [local.g + shift, relative.gather(-1, local.position) + shift]
-    missing = (0, k + 1 - local.position.shape[-1])
+    rows = [local.g + shift, relative.gather(-1, local.indices) + shift]
+    missing = (0, k + 1 - local.indices.shape[-1])
     rows = [F.pad(row, missing, value=-torch.inf) for row in rows]
-    best = torch.stack([*rows, F.pad(local.position, missing).double()], dim=-1)
+    best = torch.stack([*rows, F.pad(local.indices, missing).double()], dim=-1)
     outside = local.log_rest.double() + shift.squeeze(-1)
     last = torch.stack([log_mass, outside, torch.full_like(log_mass, size)], dim=-1)
     return torch.cat([best, last.unsqueeze(-2)], dim=-2)

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch.distributions import Categorical
 
+from swor.baselines import Baseline
 from swor.diagnostics.enumeration import ExactMoments, exact_moments
-from swor.estimators.registry import ESTIMATORS, Rule
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.score_function import Rule
 from swor.types import Scheme
 
 K = range(1, 5)
@@ -33,9 +35,10 @@ def rule_rows() -> list[dict[str, object]]:
 
 
 def rules() -> Iterator[tuple[str, Rule, Scheme]]:
-    """Every entry of ESTIMATORS that is a rule."""
+    """Every entry of ESTIMATORS that is a rule with the baseline that is built in to it."""
     for name, entry in ESTIMATORS.items():
-        if entry.rule is not None and entry.scheme is not None:
+        built_in = entry.baseline == Baseline.BUILT_IN
+        if built_in and entry.rule is not None and entry.scheme is not None:
             yield name, entry.rule, entry.scheme
 
 

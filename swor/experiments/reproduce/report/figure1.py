@@ -12,7 +12,7 @@ from swor.experiments.reproduce.report.html import chart, image, paragraph, sect
 from swor.experiments.reproduce.report.numbers import finite, read_csv
 
 Rows = Sequence[Mapping[str, str]]
-DASHES = {0.0: "dash", "sampled": "dot", "built-in": "solid"}
+DASHES = {"none": "dash", "sampled": "dot", "built-in": "solid"}
 LABELS = {curve.name: curve.label for curve in CURVES}
 ALTERNATIVE = (
     "Line chart: variance of the gradient of the Bernoulli toy problem against evaluations, a line "

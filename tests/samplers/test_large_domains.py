@@ -11,7 +11,7 @@ from problems import chi_square, log_probabilities, seeded
 from torch.profiler import ProfilerActivity, profile
 
 import swor
-from swor.samplers import children
+from swor.samplers import tree_race
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
@@ -33,7 +33,7 @@ def test_temporaries_are_a_fraction_of_the_log_probabilities(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_probs = log_probabilities(*shape, dtype=torch.float32).requires_grad_()
-    monkeypatch.setattr(children, "CHUNK", log_probs.numel() // 16)
+    monkeypatch.setattr(tree_race, "CHUNK", log_probs.numel() // 16)
     swor.gumbel_top_k(log_probs, 3)
     size = log_probs.numel() * log_probs.element_size()
     assert peak_bytes(lambda: swor.gumbel_top_k(log_probs, 3)) < size / 2
@@ -64,17 +64,17 @@ def test_masses_of_blocks_are_the_same_in_chunks(
 ) -> None:
     log_probs = log_probabilities(*batch, n, scale=5.0)
     log_probs[..., ::8] = -torch.inf
-    whole = children.block_masses(log_probs, 8)
+    whole = tree_race.block_masses(log_probs, 8)
     assert whole.shape[-1] == -(-n // 8)
     torch.testing.assert_close(whole.logsumexp(-1), log_probs.logsumexp(-1))
     first = log_probs[..., torch.arange(8) * (n // 8)].logsumexp(-1)
     torch.testing.assert_close(whole[..., 0], first)
-    monkeypatch.setattr(children, "CHUNK", 1)
-    torch.testing.assert_close(children.block_masses(log_probs, 8), whole)
+    monkeypatch.setattr(tree_race, "CHUNK", 1)
+    torch.testing.assert_close(tree_race.block_masses(log_probs, 8), whole)
 
 
 def test_a_last_block_that_is_not_full_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "SMALL", 1)
+    monkeypatch.setattr(tree_race, "SMALL", 1)
     n, draws = 43, 40_000
     log_probs = log_probabilities(n, scale=0.5)
     sample = swor.gumbel_top_k(log_probs.expand(draws, n), 1, generator=seeded())
@@ -84,9 +84,9 @@ def test_a_last_block_that_is_not_full_has_its_share(monkeypatch: pytest.MonkeyP
 
 
 def test_winners_of_a_race_are_ahead_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "SMALL", 1)
+    monkeypatch.setattr(tree_race, "SMALL", 1)
     log_probs = log_probabilities(20_000, 50)
-    found = children.best_children(log_probs.unsqueeze(-2), None, 3, seeded())
+    found = tree_race.top_k_outcomes(log_probs, 3, seeded())
     times = torch.cat([found.g, found.kappa.unsqueeze(-1)], dim=-1)
     assert (times.diff(dim=-1) < 0).all()
     first = torch.exp(-found.g[:, 0])  # the minimum of the race of all: exponential, rate 1

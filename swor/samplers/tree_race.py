@@ -1,9 +1,10 @@
-r"""The best k children of the nodes of a tree; large families race in blocks.
+r"""The race of many outcomes in blocks, for categorical variables and for the beams of a search.
 
-A categorical variable is a root and its children; a search over sequences extends its beams. A block
-of children is a node between parent and child: it races by its mass, given the time of its parent, and
-only the children of the best $k$ blocks race, given the times of these. That is equal in law to a race
-of all, and of $n$ children of each of $m$ nodes only about $2 \sqrt{m n k}$ numbers race.
+The outcomes of a categorical variable are the children of a root; a search over sequences extends
+its beams by their children. A block of children is a node between parent and child: it races by its
+mass, given the time of its parent, and only the children of the best $k$ blocks race, given the
+times of these. This is equal in law to a race of all children, and of $n$ children of each of $m$
+nodes only about $2 \sqrt{m n k}$ numbers race.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.samplers.model import stay
+from swor.samplers.model import force_symbol
 from swor.samplers.race import gumbel_like, perturb_children
 
 SMALL = 256  # children up to which each races for itself
@@ -28,40 +29,51 @@ class Nodes(NamedTuple):
     g: Tensor  # perturbed
 
 
-class Closed(NamedTuple):
-    """Nodes that have only one child, such as sequences that ended."""
+class Ended(NamedTuple):
+    """Nodes that have only one child: sequences that have ended repeat their last symbol."""
 
-    nodes: Tensor  # (*batch, nodes), true where closed
-    child: int
+    nodes: Tensor  # (*batch, nodes), true where ended
+    symbol: int
 
 
-class Kept(NamedTuple):
-    """The best k children, and what is known of all others."""
+class TopK(NamedTuple):
+    """The k largest perturbed log-probabilities, and what is known of all others."""
 
-    position: Tensor  # (*batch, k), in the children of all nodes, one node after the other
+    indices: Tensor  # (*batch, k), of outcomes; of the children of all nodes, node after node
     log_p: Tensor  # (*batch, k)
     g: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,), log of the mass of the others
     kappa: Tensor  # (*batch,), the best g of the others
 
 
-def best_children(
+def top_k_outcomes(log_probs: Tensor, k: int, generator: torch.Generator | None) -> TopK:
+    """The k outcomes of a categorical variable with the largest perturbed log-probabilities.
+
+    Args:
+        log_probs: (*batch, n); −inf for impossible outcomes. The probabilities need not sum to 1:
+            what is returned is then relative to their sum.
+        k: how many outcomes; fewer are returned if there are no more.
+        generator: the source of randomness.
+    """
+    return top_k_children(log_probs.unsqueeze(-2), None, k, generator)
+
+
+def top_k_children(
     log_probs: Tensor,
     nodes: Nodes | None,
     k: int,
     generator: torch.Generator | None,
-    closed: Closed | None = None,
-) -> Kept:
-    """The best k children of all nodes.
+    ended: Ended | None = None,
+) -> TopK:
+    """The k children of all nodes with the largest perturbed log-probabilities.
 
     Args:
         log_probs: of the children given their node, (*batch, nodes, n), or (*batch, 1, n) if they
             are the same for all nodes; −inf for impossible ones.
-        nodes: None for a root, whose children race without a condition; their masses need not sum
-            to 1: what is returned is then relative to their sum.
-        k: how many children to keep; fewer if there are no more.
+        nodes: None for a root, whose children race without a condition.
+        k: how many children; fewer are returned if there are no more.
         generator: the source of randomness.
-        closed: nodes that have only one child.
+        ended: nodes that have only one child.
     """
     if nodes is not None:
         log_probs = log_probs.expand(*nodes.g.shape, log_probs.shape[-1])
@@ -70,21 +82,21 @@ def best_children(
     while 4 * size * size * k <= m * n:  # about the square root of m n / k
         size *= 2
     if n > SMALL and m * (n // size) > k:
-        return _best_in_blocks(log_probs, nodes, k, generator, closed, size)
-    if closed is not None:
-        log_probs = stay(log_probs, *closed)
-    return keep(_joint(log_probs, nodes), _perturb(log_probs, nodes, generator), k)
+        return _top_k_in_blocks(log_probs, nodes, k, generator, ended, size)
+    if ended is not None:
+        log_probs = force_symbol(log_probs, *ended)
+    return top_k_of(_joint(log_probs, nodes), _perturb(log_probs, nodes, generator), k)
 
 
-def keep(log_p: Tensor, g: Tensor, k: int) -> Kept:
-    """The children with the k largest g, of (*batch, nodes, n)."""
+def top_k_of(log_p: Tensor, g: Tensor, k: int) -> TopK:
+    """The k largest g of (*batch, nodes, n)."""
     log_p, g = log_p.flatten(-2), g.flatten(-2)
     top, index = g.topk(min(k + 1, g.shape[-1]), dim=-1)
     if top.shape[-1] > k:
         kappa, top, index = top[..., k], top[..., :k], index[..., :k]
     else:
         kappa = torch.full_like(top[..., 0], -torch.inf)
-    return Kept(index, log_p.gather(-1, index), top, log_mass_outside(log_p, index), kappa)
+    return TopK(index, log_p.gather(-1, index), top, log_mass_outside(log_p, index), kappa)
 
 
 def _joint(log_probs: Tensor, nodes: Nodes | None) -> Tensor:
@@ -97,41 +109,41 @@ def _perturb(log_probs: Tensor, nodes: Nodes | None, generator: torch.Generator 
     return perturb_children(log_probs, nodes.log_p, nodes.g, generator)
 
 
-def _best_in_blocks(
+def _top_k_in_blocks(
     log_probs: Tensor,
     nodes: Nodes | None,
     k: int,
     generator: torch.Generator | None,
-    closed: Closed | None,
+    ended: Ended | None,
     size: int,
-) -> Kept:
+) -> TopK:
     n = log_probs.shape[-1]
     log_mass = block_masses(log_probs, size)
     count = log_mass.shape[-1]
-    if closed is not None:
-        log_mass = stay(log_mass, closed.nodes, _block(closed.child, n, size))
-    block = keep(_joint(log_mass, nodes), _perturb(log_mass, nodes, generator), k)
-    parent, column = block.position // count, block.position % count
+    if ended is not None:
+        log_mass = force_symbol(log_mass, ended.nodes, _block(ended.symbol, n, size))
+    block = top_k_of(_joint(log_mass, nodes), _perturb(log_mass, nodes, generator), k)
+    parent, column = block.indices // count, block.indices % count
     member = _members(column, n, size)
     index = (parent * n).unsqueeze(-1) + member.clamp(max=n - 1)
     inside = log_probs.flatten(-2).gather(-1, index.flatten(-2)).view(index.shape)
-    mass = log_mass.flatten(-2).gather(-1, block.position).unsqueeze(-1)
+    mass = log_mass.flatten(-2).gather(-1, block.indices).unsqueeze(-1)
     inside = (inside - mass).masked_fill((member >= n) | (mass == -torch.inf), -torch.inf)
-    if closed is not None:
-        inside = _stay_inside(inside, member, parent, closed)
+    if ended is not None:
+        inside = _force_inside(inside, member, parent, ended)
     among = Nodes(block.log_p, block.g)
-    found = keep(_joint(inside, among), _perturb(inside, among, generator), k)
+    found = top_k_of(_joint(inside, among), _perturb(inside, among, generator), k)
     return found._replace(
-        position=index.flatten(-2).gather(-1, found.position),
+        indices=index.flatten(-2).gather(-1, found.indices),
         log_rest=torch.logaddexp(block.log_rest, found.log_rest),
         kappa=torch.maximum(block.kappa, found.kappa),
     )
 
 
-def _stay_inside(inside: Tensor, member: Tensor, parent: Tensor, closed: Closed) -> Tensor:
-    """Certainty of the only child of closed nodes, within its block."""
-    only = torch.zeros_like(inside).masked_fill(member != closed.child, -torch.inf)
-    return torch.where(closed.nodes.gather(-1, parent).unsqueeze(-1), only, inside)
+def _force_inside(inside: Tensor, member: Tensor, parent: Tensor, ended: Ended) -> Tensor:
+    """Give the only child of ended nodes the probability 1 within its block."""
+    only = torch.zeros_like(inside).masked_fill(member != ended.symbol, -torch.inf)
+    return torch.where(ended.nodes.gather(-1, parent).unsqueeze(-1), only, inside)
 
 
 def block_masses(log_probs: Tensor, size: int) -> Tensor:

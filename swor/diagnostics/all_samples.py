@@ -10,7 +10,7 @@ moments that exist can still come from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations, combinations_with_replacement, permutations, product
 from typing import NamedTuple
 
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_k
-from swor.diagnostics.strata import all_stratified, all_systematic
 from swor.math.integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
-from swor.samplers.categorical import top_k_and_sample
-from swor.samplers.children import log_mass_outside
+from swor.samplers.categorical import likeliest
+from swor.samplers.strata import invert
+from swor.samplers.tree_race import log_mass_outside
 from swor.types import Sample, Scheme
 
 STEP = 0.25
@@ -58,17 +58,14 @@ def all_samples(
     """
     if scheme == Scheme.WITH_REPLACEMENT:
         return _independent(log_probs, k, ordered)
-    if scheme == Scheme.TOP_K_AND_SAMPLE:
-        return _top_k(log_probs, k)
     if scheme == Scheme.WITHOUT_REPLACEMENT:
         return _distinct(log_probs, k, ordered, kappa)
-    if scheme in (Scheme.STRATIFIED, Scheme.SYSTEMATIC):
-        every = all_stratified if scheme == Scheme.STRATIFIED else all_systematic
-        index, probability = every(log_probs, k)
-        return AllSamples(Sample(index, log_probs[index], scheme=scheme), probability)
+    if scheme in ENUMERATIONS:
+        return ENUMERATIONS[scheme](log_probs, k)
+    known = [Scheme.WITH_REPLACEMENT, Scheme.WITHOUT_REPLACEMENT, *ENUMERATIONS]
     raise ValueError(
-        f"the scheme is '{scheme}'; expected 'with_replacement', 'without_replacement', "
-        "'top_k_and_sample', 'stratified' or 'systematic': a beam search is not random."
+        f"the scheme is '{scheme}'; expected one of {', '.join(map(repr, map(str, known)))}. A beam "
+        "search is not random."
     )
 
 
@@ -132,7 +129,7 @@ def threshold_nodes(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
 
 def _top_k(log_probs: Tensor, k: int) -> AllSamples:
     """The k - 1 likeliest outcomes, ties broken by index, with each of the others."""
-    summed = top_k_and_sample(log_probs, k).value[: k - 1]
+    summed = likeliest(log_probs, k - 1)
     others = [i for i in _possible(log_probs) if i not in summed.tolist()]
     index = torch.cat([summed.expand(len(others), -1), torch.tensor(others)[:, None]], dim=-1)
     log_p = log_probs[index]
@@ -140,3 +137,34 @@ def _top_k(log_probs: Tensor, k: int) -> AllSamples:
     log_q = torch.cat([torch.zeros_like(log_p[:, :-1]), log_share[:, None]], dim=-1)
     sample = Sample(index, log_p, scheme=Scheme.TOP_K_AND_SAMPLE, log_q=log_q)
     return AllSamples(sample, log_share.exp())
+
+
+def _stratified(log_probs: Tensor, k: int) -> AllSamples:
+    """One outcome from each of k equal parts of the probability."""
+    p = log_probs.exp()
+    upper = p.cumsum(0)
+    strata = torch.arange(k, dtype=p.dtype).unsqueeze(-1) / k
+    overlap = torch.minimum(upper, strata + 1 / k) - torch.maximum(upper - p, strata)
+    chances = k * overlap.clamp(min=0.0)  # (k, n), no overlap where negative
+    index = torch.tensor(list(product(range(len(p)), repeat=k)))
+    sample = Sample(index, log_probs[index], scheme=Scheme.STRATIFIED)
+    return AllSamples(sample, chances[torch.arange(k), index].prod(-1))
+
+
+def _systematic(log_probs: Tensor, k: int) -> AllSamples:
+    """The sample is constant between the values of u at which one of its positions moves on."""
+    p = log_probs.exp()
+    ends = torch.tensor([0.0, 1.0], dtype=p.dtype)
+    steps = torch.cat([ends, (k * p.cumsum(0)).remainder(1.0)]).sort().values
+    middle = 0.5 * (steps[1:] + steps[:-1]).unsqueeze(-1)
+    position = (torch.arange(k, dtype=p.dtype) + middle) / k
+    index = invert(p.expand(len(middle), -1).contiguous(), position)
+    return AllSamples(Sample(index, log_probs[index], scheme=Scheme.SYSTEMATIC), steps.diff())
+
+
+ENUMERATIONS: dict[Scheme, Callable[[Tensor, int], AllSamples]] = {
+    Scheme.TOP_K_AND_SAMPLE: _top_k,
+    Scheme.STRATIFIED: _stratified,
+    Scheme.SYSTEMATIC: _systematic,
+}
+"""All samples of the schemes other than with and without replacement, which have options."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.checks import may_inspect
-from swor.estimators.factors import relaxable
+from swor.estimators.variables import evaluate_relaxed, relaxable
 from swor.samplers.race import gumbel_like
 from swor.types import Cost, score
 
@@ -42,8 +42,8 @@ def gumbel_softmax(
     """
     variables = relaxable("gumbel_softmax", dist, k)
     z = perturbed(variables.log_probs, k, generator)
-    y = relax_at(z, checked_temperature(temperature))
-    return variables.evaluate_relaxed(f, y).mean(-1)
+    y = tempered_softmax(z, checked_temperature(temperature))
+    return evaluate_relaxed(variables, f, y).mean(-1)
 
 
 def straight_through(
@@ -75,9 +75,9 @@ def straight_through(
     """
     variables = relaxable("straight_through", dist, k)
     z = perturbed(variables.log_probs, k, generator)
-    y = relax_at(z, checked_temperature(temperature))
+    y = tempered_softmax(z, checked_temperature(temperature))
     x = variables.one_hot(z.argmax(-1)) + (y - y.detach())  # exactly 0: the outcome stays discrete
-    return variables.evaluate_relaxed(f, x).mean(-1)
+    return evaluate_relaxed(variables, f, x).mean(-1)
 
 
 def reinmax(
@@ -113,11 +113,11 @@ def reinmax(
     variables = relaxable("reinmax", dist, k)
     log_probs = variables.log_probs.unsqueeze(-3)
     x = variables.one_hot(variables.independent(k, generator))
-    p = relax_at(log_probs.detach(), checked_temperature(temperature))
+    p = tempered_softmax(log_probs.detach(), checked_temperature(temperature))
     middle = 0.5 * (x + p.detach())
     pi = torch.softmax(middle.log() + score(log_probs), -1)
     y = 2.0 * pi - 0.5 * torch.softmax(log_probs, -1)
-    return variables.evaluate_relaxed(f, x + (y - y.detach())).mean(-1)
+    return evaluate_relaxed(variables, f, x + (y - y.detach())).mean(-1)
 
 
 def perturbed(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
@@ -126,7 +126,7 @@ def perturbed(log_probs: Tensor, k: int, generator: torch.Generator | None) -> T
     return log_probs + gumbel_like(log_probs, generator)
 
 
-def relax_at(z: Tensor, temperature: float | Tensor) -> Tensor:
+def tempered_softmax(z: Tensor, temperature: float | Tensor) -> Tensor:
     r"""$\text{softmax}(z / \tau)$ over the last axis; 0 where z is −inf, without gradient."""
     impossible = z == -torch.inf
     scaled = torch.where(impossible, 0.0, z) / temperature

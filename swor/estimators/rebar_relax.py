@@ -9,9 +9,16 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor.checks import may_inspect
-from swor.estimators.coupling import Control, draw_noise, estimate_gradient, squared_gradient
-from swor.estimators.factors import Factors, factors, relaxable
-from swor.estimators.relaxed import checked_temperature, relax_at
+from swor.estimators.gumbel_control import Control, draw_noise, estimate_gradient, squared_gradient
+from swor.estimators.relaxations import checked_temperature, tempered_softmax
+from swor.estimators.variables import (
+    evaluate,
+    evaluate_relaxed,
+    relaxable,
+    surrogate,
+    variables_of,
+)
+from swor.samplers.factorized import Factorized
 from swor.types import Cost
 
 
@@ -62,7 +69,7 @@ def relax(
     dist: Distribution,
     k: int,
     *,
-    control: Control | None = None,
+    control: Control,
     common_noise: bool = True,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -78,8 +85,8 @@ def relax(
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
         control: c, such as a :class:`ControlVariate`, from perturbed log-probabilities
-            (*batch, k, n, c), n = 1 where ``dist`` is no product, to (*batch, k). None is an untrained
-            one, zero: REINFORCE. Whatever else it depends on must be detached from the model.
+            (*batch, k, n, c), n = 1 where ``dist`` is no product, to (*batch, k). Whatever else it
+            depends on must be detached from the model.
         common_noise: take $\tilde z$ from the noise of z; otherwise from noise of its own.
         generator: the source of randomness.
 
@@ -92,19 +99,19 @@ def relax(
     >>> relax(lambda x: x.sqrt(), dist, 1, control=control).mean().backward()
     >>> optimizer.step()
     """
-    variables = factors(dist, k)
+    variables = variables_of(dist, k)
     if may_inspect(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
         raise ValueError(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
             "which the control variate can take. Use rebar, or another estimator."
         )
     draw = draw_noise(variables, k, common_noise, generator)
-    cost = variables.evaluate(f, draw.winners)
+    cost = evaluate(variables, f, draw.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
-    gradient = estimate_gradient(variables, draw, cost.detach(), control or _zero)
+    gradient = estimate_gradient(variables, draw, cost.detach(), control)
     squared = squared_gradient(variables, gradient)
-    return variables.surrogate(cost, gradient) + (squared - squared.detach()).to(cost.dtype)
+    return surrogate(variables, cost, gradient) + (squared - squared.detach()).to(cost.dtype)
 
 
 def rebar(
@@ -144,24 +151,21 @@ def rebar(
     variables = relaxable("rebar", dist, k)
     learned = [checked_temperature(temperature), scale]
     draw = draw_noise(variables, k, common_noise, generator)
-    cost = variables.evaluate(f, draw.winners)
+    cost = evaluate(variables, f, draw.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
     tau, eta = (_per_element(x, variables) for x in learned)
 
     def control(z: Tensor) -> Tensor:
-        y = relax_at(z, tau[..., None, None, None])
-        return eta.unsqueeze(-1) * variables.evaluate_relaxed(f, y)
+        y = tempered_softmax(z, tau[..., None, None, None])
+        return eta.unsqueeze(-1) * evaluate_relaxed(variables, f, y)
 
     gradient = estimate_gradient(variables, draw, cost.detach(), control)
-    return variables.surrogate(cost, gradient) + _signal(variables, gradient, learned, [tau, eta])
+    signal = _signal(variables, gradient, learned, [tau, eta])
+    return surrogate(variables, cost, gradient) + signal.to(cost.dtype)
 
 
-def _zero(z: Tensor) -> Tensor:
-    return 0.0 * z.sum((-1, -2))
-
-
-def _per_element(x: float | Tensor, variables: Factors) -> Tensor:
+def _per_element(x: float | Tensor, variables: Factorized) -> Tensor:
     """A copy of a number for every element of the batch, so that it has a gradient for each."""
     x = torch.as_tensor(x, dtype=variables.log_probs.dtype, device=variables.log_probs.device)
     copies = x.detach().reshape(()).expand(variables.batch).clone()
@@ -169,13 +173,13 @@ def _per_element(x: float | Tensor, variables: Factors) -> Tensor:
 
 
 def _signal(
-    variables: Factors, gradient: Tensor, learned: list[float | Tensor], copies: list[Tensor]
-) -> Tensor | float:
+    variables: Factorized, gradient: Tensor, learned: list[float | Tensor], copies: list[Tensor]
+) -> Tensor:
     """Zero, with the gradient of the squared gradient by what is learned.
 
     Differentiated here and not later, since f has parameters of its own that it must not reach.
     """
-    total: Tensor | float = 0.0
+    total = torch.zeros_like(copies[0].detach())
     for x, copy in zip(learned, copies, strict=True):
         if isinstance(x, Tensor) and x.requires_grad:
             squared = squared_gradient(variables, gradient).sum()

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from swor.checks import check_shape
-from swor.estimators.factors import Factors
-from swor.estimators.relaxed import perturbed
+from swor.estimators.relaxations import perturbed
+from swor.samplers.factorized import Factorized
 from swor.samplers.race import gumbel_like
 
 Control = Callable[[Tensor], Tensor]
@@ -37,7 +37,7 @@ class Draw(NamedTuple):
 
 
 def draw_noise(
-    variables: Factors, k: int, common_noise: bool, generator: torch.Generator | None
+    variables: Factorized, k: int, common_noise: bool, generator: torch.Generator | None
 ) -> Draw:
     """K independent draws of z, of its argmax, and of the z that goes with that argmax."""
     log_probs = variables.log_probs.detach()
@@ -68,7 +68,7 @@ def conditional_gumbel(
     return later.scatter(-1, index.unsqueeze(-1), top)
 
 
-def estimate_gradient(variables: Factors, draw: Draw, cost: Tensor, control: Control) -> Tensor:
+def estimate_gradient(variables: Factorized, draw: Draw, cost: Tensor, control: Control) -> Tensor:
     """The estimate of the gradient by the log-probabilities, (*batch, k, n, c).
 
     It depends on the parameters of the control variate, and is to be detached for all else.
@@ -103,7 +103,7 @@ def _behind(z: Tensor) -> Tensor:
     return torch.exp(z - z.amax(-1, keepdim=True))
 
 
-def squared_gradient(variables: Factors, gradient: Tensor) -> Tensor:
+def squared_gradient(variables: Factorized, gradient: Tensor) -> Tensor:
     """The squared gradient by the logits, (*batch,): how a normalised table moves with them."""
     p = variables.log_probs.detach().exp().unsqueeze(-3)
     by_logits = gradient - p * gradient.sum(-1, keepdim=True)

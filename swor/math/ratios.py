@@ -32,20 +32,25 @@ OVERWHELMING = 200.0
 
 
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
-    r"""$\log p(B) = \sum_i \log p(b_i) - \log(1 - \sum_{j<i} p(b_j))$, ``eq:p_B_k``.
+    r"""$\log p(B) = \sum_i \log p(b_i) - \log(1 - \sum_{j<i} p(b_j))$.
 
     The log-probability of drawing the sample without replacement in this order. Differentiable.
 
     Args:
         log_p: log-probabilities in the order drawn, (*batch, k).
-        log_rest: log of the mass outside the sample, (*batch,); None means log(1 − Σp). Where it is
-            given, the two are normalised together.
+        log_rest: log of the mass outside the sample, (*batch,). If it is given, ``log_p`` and
+            ``log_rest`` are normalised together; if it is None, log(1 − Σp) is used.
 
     Returns:
         (*batch,)
 
     >>> log_prob_ordered(torch.tensor([0.5, 0.25]).log()).exp()  # 0.5 * 0.25 / 0.5
     tensor(0.2500)
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (4)
+        | https://arxiv.org/abs/2002.06043
     """
     full, rest, _ = complete(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]

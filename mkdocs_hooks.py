@@ -91,7 +91,7 @@ def names() -> str:
     """Return a table of all public names with the first line of each docstring."""
     import swor
 
-    lines = ["| name | |", "| --- | --- |"]
+    lines = ["| name | description |", "| --- | --- |"]
     for name in swor.__all__:
         value = getattr(swor, name)
         said = (value.__doc__ or "") if callable(value) else "All estimators by name."

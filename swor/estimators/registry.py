@@ -46,33 +46,51 @@ _unbiased, _biased = partial(lift, unbiased=True), partial(lift, unbiased=False)
 _baselined = partial(entry_of, unbiased=True)
 
 _RULES = {
-    "single_sample": _unbiased(single_sample, _WITHOUT, equation="eq:ss_unbiased"),
-    "reinforce": _unbiased(reinforce, _WITH, equation="eq:reinforce_with_replacement"),
-    "unordered_set": _unbiased(unordered_set, _WITHOUT, equation="eq:unord_set_pg_bl_estimator"),
-    "sum_and_sample": _unbiased(sum_and_sample, _WITHOUT, equation="eq:ssas_estimator"),
+    "single_sample": _unbiased(
+        single_sample, _WITHOUT, equation="Kool et al. (2020), equation (8)"
+    ),
+    "reinforce": _unbiased(
+        reinforce, _WITH, equation="Kool et al. (2020), equation (23); Kool et al. (2019b)"
+    ),
+    "unordered_set": _unbiased(
+        unordered_set, _WITHOUT, equation="Kool et al. (2020), equation (17)"
+    ),
+    "sum_and_sample": _unbiased(
+        sum_and_sample, _WITHOUT, equation="Kool et al. (2020), equations (14) and (42)"
+    ),
     "raj": _unbiased(raj, _WITHOUT, equation="Raj (1956)"),
     "deterministic_sum_and_sample": _unbiased(
         deterministic_sum_and_sample,
         Scheme.TOP_K_AND_SAMPLE,
-        equation="eq:sas_unbiased, Liu et al. (2019)",
+        equation="Liu et al. (2019); Kool et al. (2020), equation (13)",
     ),
-    "importance_weighted": _unbiased(importance_weighted, _WITHOUT, equation="eq:iwpgbl_estimator"),
+    "importance_weighted": _unbiased(
+        importance_weighted, _WITHOUT, equation="Kool et al. (2020), equation (51)"
+    ),
     "normalized_importance_weighted": _biased(
-        normalized_importance_weighted, _WITHOUT, equation="eq:niwpgbl_estimator"
+        normalized_importance_weighted,
+        _WITHOUT,
+        equation="Kool et al. (2020), equation (52); Kool et al. (2019b)",
     ),
-    "risk": _biased(risk, _WITHOUT, equation="eq:risk_bl"),
-    "stratified": _unbiased(stratified, Scheme.STRATIFIED, equation="Cochran (1977), chapter 5"),
-    "systematic": _unbiased(systematic, Scheme.SYSTEMATIC, equation="Cochran (1977), chapter 8"),
+    "risk": _biased(
+        risk, _WITHOUT, equation="Kool et al. (2020), equation (22); Edunov et al. (2018)"
+    ),
+    "stratified": _unbiased(
+        stratified, Scheme.STRATIFIED, equation="Cochran (1977), chapter 5; Douc et al. (2005)"
+    ),
+    "systematic": _unbiased(
+        systematic, Scheme.SYSTEMATIC, equation="Cochran (1977), chapter 8; Douc et al. (2005)"
+    ),
 }
 
 _BASELINES = {
     "reinforce_no_baseline": _baselined(reinforce_no_baseline, equation="Williams (1992)"),
     "reinforce_sampled_baseline": _baselined(
-        reinforce_sampled_baseline, equation="eq:reinforce_with_replacement, sampled baseline"
+        reinforce_sampled_baseline, equation="Williams (1992); Liu et al. (2019)"
     ),
     "reinforce_shared_sampled_baseline": _baselined(
         reinforce_shared_sampled_baseline,
-        equation="eq:reinforce_with_replacement, sampled baseline",
+        equation="Williams (1992); Liu et al. (2019)",
     ),
     "reinforce_batch_mean": _baselined(reinforce_batch_mean, equation="Williams (1992)"),
     "reinforce_moving_average": Estimator(
@@ -85,17 +103,17 @@ _BASELINES = {
     ),
     "reinforce_greedy": _baselined(reinforce_greedy, equation="Rennie et al. (2017)"),
     "unordered_set_no_baseline": _baselined(
-        unordered_set_no_baseline, equation="eq:unord_set_pg_estimator"
+        unordered_set_no_baseline, equation="Kool et al. (2020), equation (16)"
     ),
     "sum_and_sample_sampled_baseline": _baselined(
-        sum_and_sample_sampled_baseline, equation="eq:ssas_estimator, sampled baseline"
+        sum_and_sample_sampled_baseline, equation="Kool et al. (2020), equation (14)"
     ),
     "sum_and_sample_shared_sampled_baseline": _baselined(
-        sum_and_sample_shared_sampled_baseline, equation="eq:ssas_estimator, sampled baseline"
+        sum_and_sample_shared_sampled_baseline, equation="Kool et al. (2020), equation (14)"
     ),
     "deterministic_sum_and_sample_sampled_baseline": _baselined(
         deterministic_sum_and_sample_sampled_baseline,
-        equation="eq:sas_unbiased, sampled baseline, Liu et al. (2019)",
+        equation="Liu et al. (2019); Kool et al. (2020), equation (13)",
     ),
 }
 
@@ -137,7 +155,7 @@ def _categories(dist: Distribution) -> int:
 _CALLABLES = {
     "gumbel_softmax": Estimator(
         False,
-        "Jang et al. (2017), Maddison et al. (2017)",
+        "Jang et al. (2017); Maddison et al. (2017)",
         gumbel_softmax,
         proof="z-score",
         defined_for=is_relaxable,
@@ -145,7 +163,7 @@ _CALLABLES = {
     ),
     "straight_through": Estimator(
         False,
-        "Jang et al. (2017)",
+        "Jang et al. (2017); Bengio et al. (2013)",
         straight_through,
         proof="z-score",
         defined_for=is_relaxable,
@@ -167,17 +185,17 @@ _CALLABLES = {
         True, "Grathwohl et al. (2018)", relax, proof="z-score", make_state=make_relax
     ),
     "arm": Estimator(
-        True, "Yin and Zhou (2019)", arm, proof="z-score", count=_twice, defined_for=is_binary
+        True, "Yin and Zhou (2019a)", arm, proof="z-score", count=_twice, defined_for=is_binary
     ),
     "disarm": Estimator(
         True,
-        "Dong et al. (2020), Yin et al. (2020)",
+        "Dong et al. (2020); Yin et al. (2020)",
         disarm,
         proof="z-score",
         count=_twice,
         defined_for=is_binary,
     ),
-    "arsm": Estimator(True, "Yin et al. (2019)", arsm, proof="z-score", count=_arsm),
+    "arsm": Estimator(True, "Yin et al. (2019b)", arsm, proof="z-score", count=_arsm),
     "local_expectation": Estimator(
         True,
         "Titsias and Lázaro-Gredilla (2015)",
@@ -187,7 +205,7 @@ _CALLABLES = {
     ),
     "local_unordered_set": Estimator(
         True,
-        "eq:unord_set_pg_bl_estimator, per variable",
+        "Kool et al. (2020), equation (17); Titsias and Lázaro-Gredilla (2015)",
         local_unordered_set,
         proof="enumeration",
         count=_local_unordered_set,

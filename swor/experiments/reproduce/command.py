@@ -66,15 +66,15 @@ def announce(
         for step in steps:
             state = duration(step.seconds) if step in remaining else "done"
             console.print(f"  {step.name:<50} {state:>10}")
-    total = sum(step.seconds for step in remaining)
-    longest = max((step.seconds for step in remaining), default=0.0)
-    parallel = max(longest, total / settings.processes)
-    console.print(
-        f"{len(remaining)} of {len(steps)} steps remain. They take about {duration(total)} on one "
-        f"core, or {duration(parallel)} with {settings.processes} processes. The results are "
-        f"written to {settings.folder}",
-        soft_wrap=True,
-    )
+    console.print(f"{len(remaining)} of {len(steps)} steps remain.")
+    if remaining:
+        total = sum(step.seconds for step in remaining)
+        parallel = max(max(step.seconds for step in remaining), total / settings.processes)
+        console.print(
+            f"They take about {duration(total)} on one core, or {duration(parallel)} with "
+            f"{settings.processes} processes."
+        )
+    console.print(f"The folder of the results is {settings.folder}", soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

@@ -17,8 +17,8 @@ TEXT = (
     "The toy problem has three independent bits, hence eight outcomes, and one parameter η. The paper "
     "estimates each variance from 1000 sampled gradients. Here each variance is a finite sum over all "
     "possible samples, so it is exact up to rounding. An estimator with a sampled baseline uses twice "
-    "as many evaluations of f. The chart leaves out variances that are zero, where the sample covers "
-    "the whole domain, or infinite, which those of the importance-weighted estimator are for k ≤ 3."
+    "as many evaluations of f. The chart leaves out variances of zero, where the sample covers the whole "
+    "domain, and the infinite variances of the importance-weighted estimator for k ≤ 3."
 )
 ALTERNATIVE = (
     "Line chart: variance of the gradient of the Bernoulli toy problem against the number of "
@@ -185,8 +185,8 @@ def trajectory(steps: html.Rows) -> html.Finding:
     ours, other = distance("unordered_set"), distance("reinforce")
     return html.Finding(
         "Figure 1, optimisation with k = 3",
-        "The trajectory is indistinguishable from that of the exact gradient.",
-        f"Its mean loss differs by at most {ours:.4f} from that of the exact gradient; that of "
-        f"REINFORCE, by at most {other:.4f}.",
+        "The unordered set estimator's trajectory is indistinguishable from that of the exact gradient.",
+        f"Its mean loss differs by at most {ours:.4f} from that of the exact gradient. The mean loss "
+        f"of REINFORCE differs by up to {other:.4f}.",
         ours < other,
     )

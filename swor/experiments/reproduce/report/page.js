@@ -11,11 +11,11 @@ function variable(name) {
   return getComputedStyle(root).getPropertyValue(name).trim();
 }
 
-// Colours are chosen for a light page. On a dark page they are mixed with white, so that they stay visible.
+// Colours are chosen for a light page. On a dark page they are mixed with the same amount of white to stay visible.
 function shade(colour) {
   if (theme() === "light") return colour;
   const channels = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-  return `rgb(${channels.map((c) => Math.round(0.55 * c + 0.45 * 255)).join(",")})`;
+  return `rgb(${channels.map((c) => Math.round((c + 255) / 2)).join(",")})`;
 }
 
 function trace(t) {

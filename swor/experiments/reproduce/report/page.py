@@ -120,8 +120,8 @@ def shortened(sizes: Sizes) -> str:
         f"{sizes.epochs} epochs with a batch size of {sizes.batch_size}, and its variances are "
         f"estimated from {sizes.repetitions} gradients. The travelling salesman has {sizes.nodes} "
         f"nodes, {sizes.steps} training steps and a learning rate of {sizes.learning_rate:g}. There is "
-        "one seed, so small differences are not significant. The command swor reproduce --full runs "
-        "the paper's sizes."
+        "one seed, so small differences are not significant. “swor reproduce --full” runs the paper's "
+        "sizes."
     )
 
 

@@ -116,7 +116,7 @@ def finding(
     paper: str, found: dict[str, float], threshold: float, nodes: int, agrees: bool | None
 ) -> html.Finding:
     """Return a finding on differences between gaps."""
-    values = ", ".join(f"{LABELS[name]} {html.minus(f'{d:+.2f}')}" for name, d in found.items())
+    values = "; ".join(f"{LABELS[name]} {html.minus(f'{d:+.2f}')}" for name, d in found.items())
     ours = (
         f"Gap minus that of the unordered set estimator, in percentage points: {values}. Two "
         f"standard errors of a difference are {threshold:.2f}."

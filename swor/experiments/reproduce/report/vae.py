@@ -48,8 +48,8 @@ def table1(folder: Path, data: str, dims: int) -> html.Section:
             [bars(final, part) for part in PARTS],
             x="log-variance",
             views="Gradient of",
-            caption="All applicable estimators, each with k = 4, or with k = 1 if they then already "
-            "use more than four evaluations.",
+            caption="All applicable estimators with k = 4, or with k = 1 if this already takes more "
+            "than four evaluations.",
             alternative="Bar chart: log-variance of each estimator. The values are in the table below.",
         ),
         html.folded("All values, at equal k and at equal evaluations", full_table(final)),

@@ -101,7 +101,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert console == ""
     assert seen[:3] == [2, "log", "1,2"]
     assert seen[3:10] == [1, "true", "false", "linear", "x", "1", "k = 1"]
-    assert seen[10:] == [colour("risk"), "dark", "rgb(232,166,115)", True, True]
+    assert seen[10:] == [colour("risk"), "dark", "rgb(234,175,128)", True, True]
 
 
 def test_steps_that_have_not_succeeded_are_named(tmp_path: Path) -> None:

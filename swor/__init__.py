@@ -1,12 +1,24 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
-from swor.baselines import MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
-from swor.estimators.baselined import (
+from swor.estimators.binary import arm, disarm
+from swor.estimators.estimator import Estimator
+from swor.estimators.importance import (
+    importance_weighted,
+    normalize,
+    normalized_importance_weighted,
+    risk,
+)
+from swor.estimators.local import local_expectation, local_unordered_set
+from swor.estimators.rebar_relax import ControlVariate, rebar, relax
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.relaxations import gumbel_softmax, reinmax, straight_through
+from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
     reinforce_greedy,
@@ -18,19 +30,8 @@ from swor.estimators.baselined import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.binary import arm, disarm
-from swor.estimators.control_variates import ControlVariate, rebar, relax
-from swor.estimators.importance import (
-    importance_weighted,
-    normalize,
-    normalized_importance_weighted,
-    risk,
-)
-from swor.estimators.local import local_expectation, local_unordered_set
-from swor.estimators.registry import ESTIMATORS, Estimator
-from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
 from swor.estimators.single import reinforce, single_sample
-from swor.estimators.strata import equally_weighted
+from swor.estimators.strata import stratified, systematic
 from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
 from swor.estimators.unordered import murthy_variance, unordered_set
 from swor.estimators.vimco import vimco
@@ -45,6 +46,7 @@ from swor.types import Sample, Scheme, Weights
 
 __all__ = [
     "ESTIMATORS",
+    "Baseline",
     "ControlVariate",
     "Estimator",
     "Factorized",
@@ -63,7 +65,6 @@ __all__ = [
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
-    "equally_weighted",
     "exact",
     "gradient_moments",
     "greedy",
@@ -96,10 +97,12 @@ __all__ = [
     "single_sample",
     "stochastic_beam_search",
     "straight_through",
+    "stratified",
     "stratified_sample",
     "sum_and_sample",
     "sum_and_sample_sampled_baseline",
     "sum_and_sample_shared_sampled_baseline",
+    "systematic",
     "systematic_sample",
     "top_k_and_sample",
     "unordered_set",

@@ -9,8 +9,8 @@ from swor.checks import check_k, check_normalized, check_possible, may_inspect
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
 from swor.samplers.model import (
-    Found,
-    OwnDraws,
+    DistinctSequences,
+    DrawsWholeSequences,
     SequenceModel,
     State,
     all_ended,
@@ -44,7 +44,7 @@ def stochastic_beam_search(
     tensor([4, 4, 4])
     """
     with torch.no_grad():
-        if isinstance(model, OwnDraws):
+        if isinstance(model, DrawsWholeSequences):
             found = model.distinct(k, generator)
         else:
             found = search(model, k, generator=generator)
@@ -66,7 +66,7 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-def _to_sample(model: SequenceModel[State], found: Found, scheme: Scheme) -> Sample:
+def _to_sample(model: SequenceModel[State], found: DistinctSequences, scheme: Scheme) -> Sample:
     check_possible(found.log_p, "sequences")  # before the model is asked about impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
@@ -110,7 +110,7 @@ def _ancestral(
     model: SequenceModel[State], k: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """The sequences, (*batch, k, length), and their log-probabilities."""
-    if isinstance(model, OwnDraws):
+    if isinstance(model, DrawsWholeSequences):
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     state = model.start()

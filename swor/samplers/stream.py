@@ -47,7 +47,7 @@ def _same(stream: Tensor, categories: int) -> Tensor:
     return (code.unsqueeze(-2) == code.unsqueeze(-3)).all(-1)
 
 
-def log_mass_outside(log_probs: Tensor, value: Tensor, log_p: Tensor) -> Tensor:
+def log_mass_outside_product(log_probs: Tensor, value: Tensor, log_p: Tensor) -> Tensor:
     r"""$\log(1 - \sum_{x \in S} p(x))$ of distinct values of a product of categoricals.
 
     Where the sample has most of the mass, the difference is found as a sum, of the branches of the

@@ -7,20 +7,15 @@ number of ones, so that ties are exact, and the likeliest outcomes are then chos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Categorical
 
-from swor.diagnostics.enumeration import Baseline
-from swor.estimators.importance import importance_weighted
-from swor.estimators.registry import Rule
-from swor.estimators.single import reinforce
-from swor.estimators.sums import deterministic_sum_and_sample, sum_and_sample
-from swor.estimators.unordered import unordered_set
-from swor.types import Scheme
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.score_function import ScoreFunctionEstimate
 
 TARGET = (0.6, 0.51, 0.48)
 
@@ -45,47 +40,36 @@ def cost(index: Tensor) -> Tensor:
     return COSTS[index]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """An estimator of the figure.
+class Curve(NamedTuple):
+    """An estimator of the figure, and what its exact variance depends on.
 
     Attributes:
-        name: in ESTIMATORS.
-        rule: what makes the estimate.
-        scheme: how its samples are drawn.
-        baseline: as in :func:`swor.diagnostics.enumeration.exact_moments`.
+        name: in ESTIMATORS, and in the tables.
         ordered: whether the rule depends on the order of the sample.
         kappa: whether it depends on the threshold.
     """
 
     name: str
-    rule: Rule
-    scheme: Scheme
-    baseline: Baseline
     ordered: bool = False
     kappa: bool = False
 
-    def evaluations(self, k: int) -> int:
-        """The number of evaluations of f, including those for the baseline."""
-        return 2 * k if self.baseline == "sampled" else k
+    @property
+    def estimate(self) -> ScoreFunctionEstimate:
+        """The rule, its scheme and its baseline."""
+        estimate = ESTIMATORS[self.name].estimate
+        assert isinstance(estimate, ScoreFunctionEstimate)
+        return estimate
 
-
-_WITH, _WITHOUT, _TOP = (
-    Scheme.WITH_REPLACEMENT,
-    Scheme.WITHOUT_REPLACEMENT,
-    Scheme.TOP_K_AND_SAMPLE,
-)
-_DETERMINISTIC = deterministic_sum_and_sample
 
 CURVES = (
-    Curve("reinforce_no_baseline", reinforce, _WITH, 0.0),
-    Curve("reinforce_sampled_baseline", reinforce, _WITH, "sampled"),
-    Curve("reinforce", reinforce, _WITH, "built-in"),
-    Curve("deterministic_sum_and_sample", _DETERMINISTIC, _TOP, 0.0),
-    Curve("deterministic_sum_and_sample_sampled_baseline", _DETERMINISTIC, _TOP, "sampled"),
-    Curve("sum_and_sample", sum_and_sample, _WITHOUT, 0.0, ordered=True),
-    Curve("sum_and_sample_sampled_baseline", sum_and_sample, _WITHOUT, "sampled", ordered=True),
-    Curve("importance_weighted", importance_weighted, _WITHOUT, "built-in", kappa=True),
-    Curve("unordered_set_no_baseline", unordered_set, _WITHOUT, 0.0),
-    Curve("unordered_set", unordered_set, _WITHOUT, "built-in"),
+    Curve("reinforce_no_baseline"),
+    Curve("reinforce_sampled_baseline"),
+    Curve("reinforce"),
+    Curve("deterministic_sum_and_sample"),
+    Curve("deterministic_sum_and_sample_sampled_baseline"),
+    Curve("sum_and_sample", ordered=True),
+    Curve("sum_and_sample_sampled_baseline", ordered=True),
+    Curve("importance_weighted", kappa=True),
+    Curve("unordered_set_no_baseline"),
+    Curve("unordered_set"),
 )

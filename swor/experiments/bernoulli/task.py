@@ -67,15 +67,16 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
     >>> round(exact_variance(0.0, CURVES[0], 1).variance, 4)
     0.4384
     """
+    estimate = curve.estimate
     parameter = torch.tensor(eta, dtype=torch.float64, requires_grad=True)
     moments = exact_moments(
-        curve.rule,
-        curve.scheme,
+        estimate.rule,
+        estimate.scheme,
         cost,
         distribution(parameter),
         k,
         [parameter],
-        baseline=curve.baseline,
+        baseline=estimate.baseline,
         ordered=curve.ordered,
         kappa=curve.kappa,
     )
@@ -84,7 +85,8 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
     method = "quadrature" if curve.kappa and k < K[-1] else "enumeration"
     if variance == math.inf:
         method = "analysis"
-    return Variance(eta, curve.name, k, curve.evaluations(k), variance, log_variance, method)
+    evaluations = estimate.evaluations(k)
+    return Variance(eta, curve.name, k, evaluations, variance, log_variance, method)
 
 
 def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Check:

@@ -66,7 +66,9 @@ def vae_variance(settings: VAEVariance) -> Path:
         print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
         raise
     at_last = [m for m in measured if m.epoch == max(models)]
-    folder.write_text("variance.md", variance_table(compared, at_last, trained.domain))
+    folder.write_text(
+        "variance.md", variance_table(compared, at_last, trained.domain, settings.warm_up)
+    )
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
     folder.write_figure("variance.png", variance_figure(compared, measured, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")

@@ -90,7 +90,7 @@ class VAEVariance:
         records: size of the minibatch: the first training images.
         new_minibatch: draw another minibatch for every repetition, as the released code of the
             paper does, so that the variance includes that of the data.
-        control_steps: steps that train RELAX's control variate on the model beforehand.
+        warm_up: steps that train what an estimator learns on the model beforehand.
         epochs: which of the kept models to measure; by default all.
         seed: seed of the samples.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
@@ -105,7 +105,7 @@ class VAEVariance:
     repetitions_before: int | None = None
     records: int = 100
     new_minibatch: bool = False
-    control_steps: int = 500
+    warm_up: int = 500
     epochs: tuple[int, ...] = ()
     seed: int = 0
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)

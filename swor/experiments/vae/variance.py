@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, OneHotCategorical
 
+from swor.diagnostics.streaming import start, update
+from swor.estimators.learned import warm_up
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.checkpoint import load_model
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder
 from swor.experiments.runs.task import seeded
-from swor.experiments.vae.methods import Method
 from swor.experiments.vae.model import CategoricalVAE
-from swor.experiments.vae.moments import log_variances
 from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance
-from swor.experiments.vae.settings import VAESettings, VAEVariance
-from swor.experiments.vae.task import check_applies, surrogate
+from swor.experiments.vae.settings import METHODS, VAESettings, VAEVariance
+from swor.experiments.vae.task import check_applies, surrogate, uniform
 
 PARTS = ("encoder", "decoder", "both")
 TABLE = "variance.csv"
@@ -73,11 +73,10 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
     An estimator that needs more evaluations even for k = 1 has k = 1.
     """
     n, c = trained.dims, trained.categories
-    uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
     rows = []
     for name in settings.estimators:
-        entry = Method(name, n, c).entry
-        fits = [k for k in range(1, settings.k + 1) if entry.evaluations(k, uniform) <= settings.k]
+        count = {k: METHODS[name].evaluations(k, uniform(n, c)) for k in range(1, settings.k + 1)}
+        fits = [k for k, evaluations in count.items() if evaluations <= settings.k]
         usual = PAPER[name].k if name in PAPER else settings.k
         rows.append(Row(name, usual, settings.k if fits else 1, max(fits, default=1)))
         for k in {*rows[-1][1:]}:
@@ -140,18 +139,21 @@ def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) ->
         gradient: draws of it.
         advance: called after every draw.
     """
-
-    def draw(number: int) -> tuple[Tensor, Tensor, Tensor]:
-        drawn = gradient(number)
+    stream = start(sum(gradient.sizes), groups=gradient.sizes)
+    for number in range(case.repetitions):
+        stream = update(stream, gradient(number).unsqueeze(0))
         advance()
-        return drawn
-
-    found = log_variances(draw, case.repetitions)
-    first = case[:3]
+    variances = [*stream.variance.tolist(), float(stream.total)]
+    errors = [*stream.variance_error.tolist(), float(stream.total_error)]
     return [
-        Measurement(*first, gradient.evaluations, part, *log_variance, case.repetitions)
-        for part, log_variance in zip(PARTS, found, strict=True)
+        Measurement(*case[:3], gradient.evaluations, part, *_log(variance, error), case.repetitions)
+        for part, variance, error in zip(PARTS, variances, errors, strict=True)
     ]
+
+
+def _log(variance: float, error: float) -> tuple[float, float]:
+    """The logarithm of a variance, −inf for none, and the standard error of that logarithm."""
+    return (math.log(variance), error / variance) if variance > 0.0 else (-math.inf, 0.0)
 
 
 def _paper(measurement: Measurement, domain: Domain) -> float | None:
@@ -161,17 +163,24 @@ def _paper(measurement: Measurement, domain: Domain) -> float | None:
 
 
 class Gradient:
-    """Draws of the gradient of the mean −ELBO of a minibatch: encoder, decoder and both."""
+    """Draws of the gradient of the mean −ELBO of a minibatch, encoder before decoder, flattened.
+
+    An estimator that learns is made, and trained on the model before the first draw.
+    """
 
     def __init__(
         self, settings: VAEVariance, vae: CategoricalVAE, images: Tensor, name: str, k: int
     ) -> None:
-        self.settings, self.vae, self.images, self.k = settings, vae, images, k
-        weights = seeded(settings.seed, "method", name, k)
-        self.method = Method(name, vae.n, vae.c, generator=weights)
+        self.settings, self.vae, self.images = settings, vae, images
+        self.name, self.k = name, k
+        networks = (list(vae.encoder.parameters()), list(vae.decoder.parameters()))
+        self.parameters = [p for network in networks for p in network]
+        self.sizes = tuple(sum(p.numel() for p in network) for network in networks)
         with torch.no_grad():
-            self.evaluations = self.method.entry.evaluations(k, vae.posterior(self.minibatch(0)))
-        self.train_control()
+            self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
+        weights = seeded(settings.seed, "method", name, k)
+        self.estimate = METHODS[name].make(uniform(vae.n, vae.c), generator=weights)
+        warm_up(self.estimate, lambda step: self.loss(step, "control"), settings.warm_up)
 
     def minibatch(self, number: int) -> Tensor:
         """The first records, or those of a draw."""
@@ -184,31 +193,16 @@ class Gradient:
 
     def loss(self, number: int, purpose: str) -> Tensor:
         """The surrogate of a draw, averaged over the minibatch."""
-        x = self.minibatch(number)
-        noise = seeded(self.settings.seed, purpose, self.method.name, self.k, number)
-        posterior = self.vae.posterior(x)
-        kl = self.vae.divergence(posterior)
-        return surrogate(self.vae, self.method, x, posterior, kl, self.k, noise).mean()
+        vae, name, k, x = self.vae, self.name, self.k, self.minibatch(number)
+        noise = seeded(self.settings.seed, purpose, name, k, number)
+        posterior = vae.posterior(x)
+        kl = vae.divergence(posterior)
+        return surrogate(vae, name, self.estimate, x, posterior, kl, k, noise).mean()
 
-    def train_control(self) -> None:
-        """Let RELAX's control variate learn, while the model stays; a temperature stays at 1."""
-        if self.method.name != "relax":
-            return
-        parameters = list(self.method.control.parameters())
-        optimizer = torch.optim.Adam(parameters, lr=1e-3)
-        for number in range(self.settings.control_steps):
-            gradients = torch.autograd.grad(self.loss(number, "control"), parameters)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-            optimizer.step()
-
-    def __call__(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradient of a draw, flattened."""
-        encoder, decoder = list(self.vae.encoder.parameters()), list(self.vae.decoder.parameters())
-        gradients = torch.autograd.grad(self.loss(number, "noise"), encoder + decoder)
-        both = torch.cat([g.flatten() for g in gradients])
-        split = sum(p.numel() for p in encoder)
-        return both[:split], both[split:], both
+    def __call__(self, number: int) -> Tensor:
+        """The gradient of a draw, (parameters,)."""
+        gradients = torch.autograd.grad(self.loss(number, "noise"), self.parameters)
+        return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def read(folder: Path) -> list[Measurement]:
@@ -230,8 +224,17 @@ def read(folder: Path) -> list[Measurement]:
         ) from error
 
 
-def variance_table(rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain) -> str:
-    """The table, with standard errors, beside the paper's numbers where it has them."""
+def variance_table(
+    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, warm_up: int
+) -> str:
+    """The table, with standard errors, beside the paper's numbers where it has them.
+
+    Args:
+        rows: the estimators, and which k they are compared at.
+        measured: the log-variances on one model.
+        domain: what the model was trained on.
+        warm_up: the number of steps that estimators learned for beforehand.
+    """
     by_key = {(m.estimator, m.k, m.part): m for m in measured}
     lines = [
         "| estimator | k (evaluations) | encoder | paper | decoder | both | encoder, equal k "
@@ -252,6 +255,9 @@ def variance_table(rows: Sequence[Row], measured: Sequence[Measurement], domain:
             *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
+    if learned:
+        lines += ["", f"Trained on the model for {warm_up} steps beforehand: {'; '.join(learned)}."]
     return "\n".join(lines) + "\n"
 
 

@@ -20,4 +20,4 @@ def test_known_loss_and_gradient() -> None:
 def test_evaluations_are_those_of_the_registry() -> None:
     dist = distribution(torch.tensor(0.0))
     for curve in CURVES:
-        assert curve.evaluations(3) == swor.ESTIMATORS[curve.name].evaluations(3, dist)
+        assert curve.estimate.evaluations(3) == swor.ESTIMATORS[curve.name].evaluations(3, dist)

@@ -13,7 +13,6 @@ from torch import Tensor
 from swor.diagnostics.enumeration import exact
 from swor.experiments.runs.images import Images, load
 from swor.experiments.runs.task import Place, seeded
-from swor.experiments.vae.methods import Method
 from swor.experiments.vae.settings import METHODS
 from swor.experiments.vae.task import VAETask, evaluate, surrogate
 
@@ -43,11 +42,11 @@ def test_the_surrogate_estimates_the_elbo_and_its_gradient(name: str, k: int) ->
     truth = exact_negative_elbo(vae, x[:1], fixed_posterior(logits[:1]))
     (true_gradient,) = torch.autograd.grad(truth.sum(), logits)
     true_gradient = true_gradient[0]
-    method = Method(name, 2, 3).double()
+    estimator = METHODS[name].make(posterior)
     if name == "relax":  # a control variate that is not zero
-        torch.nn.init.normal_(method.control.layers[-1].weight, generator=seeded("control"))
+        torch.nn.init.normal_(estimator.control.layers[-1].weight, generator=seeded("control"))
     kl = vae.divergence(posterior)
-    estimate = surrogate(vae, method, x, posterior, kl, k, seeded("noise", name))
+    estimate = surrogate(vae, name, estimator, x, posterior, kl, k, seeded("noise", name))
     error = estimate.detach().std() / copies**0.5
     assert abs(float(estimate.detach().mean() - truth.detach())) < 4 * float(error) + 1e-9
     (gradient,) = torch.autograd.grad(estimate.sum(), logits)
@@ -56,13 +55,13 @@ def test_the_surrogate_estimates_the_elbo_and_its_gradient(name: str, k: int) ->
 
 
 def test_the_decoder_learns_from_the_pathwise_term() -> None:
-    vae = small()
+    vae, name = small(), "unordered_set"
     x = torch.tensor([1.0, 0, 0, 1, 1, 0], dtype=torch.float64).expand(4000, 6)
     posterior = vae.posterior(x)
     kl = vae.divergence(posterior)
     decoder = list(vae.decoder.parameters())
     truth = torch.autograd.grad(exact_negative_elbo(vae, x[:1], vae.posterior(x[:1])), decoder)
-    loss = surrogate(vae, Method("unordered_set", 2, 3), x, posterior, kl, 4, seeded("path"))
+    loss = surrogate(vae, name, METHODS[name], x, posterior, kl, 4, seeded("path"))
     for estimate, expected in zip(torch.autograd.grad(loss.mean(), decoder), truth, strict=True):
         assert float((estimate - expected).norm() / expected.norm()) < 0.02
 
@@ -118,10 +117,10 @@ def test_evaluation_is_the_elbo_with_the_analytic_kl() -> None:
     )
 
 
-def test_the_seed_decides_what_a_method_starts_from() -> None:
+def test_the_seed_decides_what_an_estimator_starts_from() -> None:
     images = load("digits")
     first, again, other = (
-        VAETask(replace(DIGITS, estimator="relax", k=1, seed=seed), images).method.state_dict()
+        VAETask(replace(DIGITS, estimator="relax", k=1, seed=seed), images).estimate.state_dict()
         for seed in (0, 0, 1)
     )
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -139,7 +138,7 @@ def test_a_moving_average_is_kept_from_step_to_step(tmp_path: Path) -> None:
         gradients[name] = torch.cat([p.grad.flatten() for p in task.vae.encoder.parameters()])
     first, second = gradients.values()
     assert float(first.norm()) < 0.5 * float(second.norm())
-    assert "method.average.average" in task_state("reinforce_moving_average")
+    assert "estimator.average.average" in task_state("reinforce_moving_average")
 
 
 def task_state(name: str) -> dict[str, Tensor]:

@@ -1,6 +1,15 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
+import warnings
+from importlib.metadata import version
+
+# Without NumPy, which swor does not use, torch warns when it is imported.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    import torch as _torch
+
 from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.checks import set_validate_values
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
@@ -94,6 +103,7 @@ __all__ = [
     "risk",
     "sample",
     "sampled_baseline",
+    "set_validate_values",
     "single_sample",
     "stochastic_beam_search",
     "straight_through",
@@ -110,3 +120,6 @@ __all__ = [
     "vimco",
     "with_replacement",
 ]
+
+__version__ = version("swor")
+del _torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.checks import check_k, check_normalized, check_possible, may_inspect
+from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
 from swor.samplers.model import (
@@ -95,7 +95,7 @@ def ancestral_sample(
     """
     check_k(k)
     value, log_p = _ancestral(model, k, generator)
-    if may_inspect(log_p) and not bool(log_p.isfinite().all()):
+    if may_validate(log_p) and not bool(log_p.isfinite().all()):
         raise ValueError(
             "a sampled sequence has the log-probability NaN or -inf; expected normalised "
             "log-probabilities from every step. Look for a step that masks every symbol."

@@ -45,9 +45,12 @@ from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_samp
 from swor.estimators.unordered import murthy_variance, unordered_set
 from swor.estimators.vimco import vimco
 from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
+from swor.programs.runs import DistinctRuns
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.samplers.distinct import distinct_from_stream
 from swor.samplers.distributions import sample
 from swor.samplers.factorized import Factorized
+from swor.samplers.incremental import DistinctSequences
 from swor.samplers.model import SequenceModel
 from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.strata import stratified_sample, systematic_sample
@@ -57,6 +60,8 @@ __all__ = [
     "ESTIMATORS",
     "Baseline",
     "ControlVariate",
+    "DistinctRuns",
+    "DistinctSequences",
     "Estimator",
     "Factorized",
     "GroupStatistics",
@@ -74,6 +79,7 @@ __all__ = [
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
+    "distinct_from_stream",
     "exact",
     "gradient_moments",
     "greedy",

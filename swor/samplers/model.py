@@ -50,7 +50,7 @@ class SequenceModel(Protocol[State]):
         ...
 
 
-class DistinctSequences(NamedTuple):
+class SampledSequences(NamedTuple):
     """Distinct sequences in the order sampled, without gradient."""
 
     value: Tensor  # (*batch, k, length)
@@ -76,7 +76,7 @@ class DrawsWholeSequences(ScoresWholeSequences, Protocol):
         """From k to (*batch, k, length)."""
         ...
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         """As a stochastic beam search would."""
         ...
 

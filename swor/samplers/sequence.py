@@ -9,8 +9,8 @@ from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
 from swor.samplers.model import (
-    DistinctSequences,
     DrawsWholeSequences,
+    SampledSequences,
     SequenceModel,
     State,
     all_ended,
@@ -66,7 +66,7 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-def _to_sample(model: SequenceModel[State], found: DistinctSequences, scheme: Scheme) -> Sample:
+def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Scheme) -> Sample:
     check_possible(found.log_p, "sequences")  # before the model is asked about impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()

@@ -5,7 +5,9 @@ $d_i = \frac{i-1}{i} (x_i - \bar x_{i-1})^2$,
 
 $$\sum_{i \le n} d_i = \sum_{i \le n} (x_i - \bar x_n)^2, \qquad E[d_i] = \text{Var}[x] \quad (i \ge 2).$$
 
-So the variance is the mean of the $d_i$, and their own spread is its standard error.
+So the variance is the mean of the $d_i$, and their own spread is its standard error. Where only the
+total variance of groups of coordinates is of interest, such as the parameters of a network, the
+$d_i$ of a group are added up first.
 """
 
 from __future__ import annotations
@@ -21,23 +23,24 @@ class Stream(NamedTuple):
 
     seen: int
     mean: Tensor  # (m,)
-    squares: Tensor  # (m,), the sum of d
-    fourths: Tensor  # (m,), the sum of d²
+    squares: Tensor  # (m,) or (groups,), the sum of d
+    fourths: Tensor  # (m,) or (groups,), the sum of d²
     total_fourths: Tensor  # (), the sum of (Σ_m d)²
+    groups: tuple[int, ...] = ()
 
     @property
     def variance(self) -> Tensor:
-        """Unbiased, (m,)."""
+        """Unbiased, (m,); with groups the total variance of each, (groups,)."""
         return self.squares / (self.seen - 1)
 
     @property
     def mean_error(self) -> Tensor:
-        """Standard error of the mean, (m,)."""
+        """Standard error of the mean, (m,); not defined with groups."""
         return torch.sqrt(self.variance / self.seen)
 
     @property
     def variance_error(self) -> Tensor:
-        """Standard error of the variance, (m,)."""
+        """Standard error of the variance, (m,) or (groups,)."""
         return _error(self.squares, self.fourths, self.seen - 1)
 
     @property
@@ -56,10 +59,18 @@ def _error(squares: Tensor, fourths: Tensor, n: int) -> Tensor:
     return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may come out as -1e-17
 
 
-def start(m: int, device: torch.device | None = None) -> Stream:
-    """Nothing yet, of vectors of m numbers."""
-    zero = torch.zeros(m, dtype=torch.float64, device=device)
-    return Stream(0, zero, zero, zero, zero.sum())
+def start(m: int, device: torch.device | None = None, *, groups: tuple[int, ...] = ()) -> Stream:
+    """Nothing yet, of vectors of m numbers.
+
+    Args:
+        m: the number of coordinates.
+        device: of the vectors.
+        groups: sizes of consecutive groups of coordinates, which add up to m; only the total
+            variance of each group is kept. By default that of every coordinate.
+    """
+    mean = torch.zeros(m, dtype=torch.float64, device=device)
+    zero = mean.new_zeros(len(groups) or m)
+    return Stream(0, mean, zero, zero, zero.sum(), groups)
 
 
 def update(stream: Stream, x: Tensor) -> Stream:
@@ -77,12 +88,18 @@ def update(stream: Stream, x: Tensor) -> Stream:
     """
     n = stream.seen + torch.arange(1, len(x) + 1, device=x.device).unsqueeze(-1)
     centred = x.to(stream.mean) - stream.mean
-    before = (centred.cumsum(0) - centred) / (n - 1).clamp(min=1)  # the first has none before it
-    d = (centred - before).square() * (n - 1) / n
+    difference = centred
+    if len(x) > 1:  # also compare with those before in the chunk; the first has none
+        difference = centred - (centred.cumsum(0) - centred) / (n - 1).clamp(min=1)
+    d = difference.square()
+    if stream.groups:
+        d = torch.stack([part.sum(-1) for part in d.split(stream.groups, dim=-1)], dim=-1)
+    d = d * (n - 1) / n
     return Stream(
         stream.seen + len(x),
         stream.mean + centred.sum(0) / (stream.seen + len(x)),
         stream.squares + d.sum(0),
         stream.fourths + d.square().sum(0),
         stream.total_fourths + d.sum(-1).square().sum(),
+        stream.groups,
     )

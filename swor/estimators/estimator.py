@@ -141,7 +141,7 @@ class Estimator:
         >>> import swor
         >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
         >>> average = swor.ESTIMATORS["reinforce_moving_average"].make(dist)
-        >>> _ = [average(lambda x: x.double(), dist, 2) for step in range(3)]
+        >>> _ = [average(lambda x: x.float(), dist, 2) for step in range(3)]
         >>> sorted(average.state_dict())
         ['average.average', 'average.steps']
         """

@@ -19,7 +19,10 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "policy": lambda example: example.main(steps=4),
     "vae": lambda example: example.main(epochs=2),
 }
-TESTED_ELSEWHERE = {"compare_estimators": "test_diagnostics.py"}
+TESTED_ELSEWHERE = {
+    "compare_estimators": "test_diagnostics.py",
+    "routing_rl4co": "integrations/test_rl4co.py",
+}
 NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
 
 

@@ -1,0 +1,150 @@
+"""A LightningModule in the style of rl4co that trains a policy with an estimator of swor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import torch
+from rl4co.models import RL4COLitModule
+from torch import Tensor
+
+import swor
+from swor.integrations.rl4co.checks import check_env, check_policy
+from swor.integrations.rl4co.solutions import Solutions, ancestral_solutions, sample_solutions
+
+if TYPE_CHECKING:
+    from rl4co.envs import RL4COEnvBase
+    from rl4co.models import ConstructivePolicy
+    from tensordict import TensorDict
+
+SAMPLERS: dict[swor.Scheme | None, Callable[..., Solutions]] = {
+    swor.Scheme.WITHOUT_REPLACEMENT: sample_solutions,
+    swor.Scheme.WITH_REPLACEMENT: ancestral_solutions,
+}
+METRICS = {
+    "train": ["loss", "reward", "max_reward"],
+    "val": ["reward"],
+    "test": ["reward", "max_reward"],
+}
+
+
+class Options(TypedDict, total=False):
+    """The options of every module of rl4co, which its class ``RL4COLitModule`` describes."""
+
+    batch_size: int
+    val_batch_size: int | list[int] | None
+    test_batch_size: int | list[int] | None
+    train_data_size: int
+    val_data_size: int
+    test_data_size: int
+    optimizer: str | type[torch.optim.Optimizer] | partial[torch.optim.Optimizer]
+    optimizer_kwargs: dict[str, Any]
+    lr_scheduler: str | type | partial[Any] | None
+    lr_scheduler_kwargs: dict[str, Any]
+    lr_scheduler_interval: str
+    lr_scheduler_monitor: str
+    generate_default_data: bool
+    shuffle_train_dataloader: bool
+    dataloader_num_workers: int
+    data_dir: str
+    log_on_step: bool
+    metrics: dict[str, list[str]]
+
+
+class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not checked
+    r"""$\nabla E[-r] \approx \nabla L$ from $k$ solutions per instance, by any rule of swor.
+
+    For rl4co's ``RL4COTrainer``, in place of rl4co's ``REINFORCE`` or ``POMO``. With a rule of samples
+    without replacement, such as :func:`swor.unordered_set`, the $k$ solutions of an instance are
+    all different (:func:`sample_solutions`); otherwise they are independent.
+
+    It logs ``train/reward``, the estimate of the expected reward; ``train/max_reward``, of the best of
+    the $k$ solutions; ``val/reward`` and ``test/reward`` of the solution that the policy decodes in
+    that phase (the greedy one, unless it says otherwise); and ``test/max_reward``, of the best of $k$
+    solutions. The option ``metrics`` chooses others, as for every module of rl4co: ``max_reward``
+    is there in all phases.
+
+    A checkpoint has weights and plain settings only, so that it can be loaded without trust in who
+    wrote it: ``PolicyGradient.load_from_checkpoint(path, env=env, policy=policy)``.
+
+    Args:
+        env: a sequential environment.
+        policy: any constructive policy.
+        estimator: the name of a rule in :data:`swor.ESTIMATORS`.
+        k: the number of solutions per instance.
+        start: the first action of all solutions; None lets the policy choose.
+        max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
+        options: those of every module of rl4co, such as ``batch_size`` and ``optimizer_kwargs``.
+
+    >>> from rl4co.envs import CVRPEnv
+    >>> from rl4co.models import AttentionModelPolicy
+    >>> env = CVRPEnv(generator_params={"num_loc": 20})
+    >>> policy = AttentionModelPolicy(env_name="cvrp")
+    >>> module = PolicyGradient(env, policy, estimator="unordered_set", k=8, batch_size=64)
+    """
+
+    def __init__(
+        self,
+        env: RL4COEnvBase,
+        policy: ConstructivePolicy,
+        *,
+        estimator: str = "unordered_set",
+        k: int = 8,
+        start: int | None = None,
+        max_steps: int | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        check_env(env)
+        check_policy(policy)
+        rule, sampler = _rule_and_sampler(estimator)
+        super().__init__(env, policy, **{"metrics": METRICS, **options})
+        self.rule = rule
+        self.draw = partial(sampler, k=k, start=start, max_steps=max_steps)
+
+    def shared_step(
+        self, batch: TensorDict, batch_idx: int, phase: str, dataloader_idx: int | None = None
+    ) -> dict[str, Any]:
+        """A step of training, validation or testing, as rl4co calls it."""
+        td = self.env.reset(batch)
+        out = self._train(td) if phase == "train" else self._evaluate(td, phase)
+        metrics = self.log_metrics(out, phase, dataloader_idx=dataloader_idx)
+        return {"loss": out.get("loss"), **metrics}
+
+    def _train(self, td: TensorDict) -> dict[str, Tensor]:
+        solutions = self.draw(self.policy, self.env, td)
+        loss = self.calculate_loss(solutions)
+        best = solutions.reward.max(-1).values
+        # The number is the estimate of the expected cost; only its gradient is of the surrogate.
+        return {"loss": loss.mean(), "reward": -loss.detach(), "max_reward": best}
+
+    def calculate_loss(self, solutions: Solutions) -> Tensor:
+        """The loss of each instance, (batch,): its gradient estimates that of the expected cost.
+
+        Args:
+            solutions: k of each instance; the cost of a solution is its negative reward.
+        """
+        cost = -solutions.reward.to(solutions.sample.log_p.dtype)
+        return self.rule(solutions.sample).loss(cost)
+
+    def _evaluate(self, td: TensorDict, phase: str) -> dict[str, Tensor]:
+        out = {}
+        if "max_reward" in getattr(self, f"{phase}_metrics"):
+            out["max_reward"] = self.draw(self.policy, self.env, td).reward.max(-1).values
+        decoded = self.policy(td, self.env, phase=phase, select_best=True)
+        return out | {"reward": decoded["reward"]}
+
+
+def _rule_and_sampler(
+    estimator: str,
+) -> tuple[Callable[[swor.Sample], swor.Weights], Callable[..., Solutions]]:
+    """The rule of an estimator, and how to draw the solutions that it weights."""
+    entry = swor.ESTIMATORS.get(estimator)
+    if entry is None or entry.rule is None or entry.scheme not in SAMPLERS:
+        names = [n for n, e in swor.ESTIMATORS.items() if e.rule and e.scheme in SAMPLERS]
+        raise ValueError(
+            f"estimator is {estimator!r}; expected a rule that weights sampled sequences, one of "
+            f"{', '.join(names)}."
+        )
+    return entry.rule, SAMPLERS[entry.scheme]

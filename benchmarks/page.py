@@ -39,6 +39,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "vae-shares": "Where does the time of that step go?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
     "tsp-shares": "And where does the time of that one go?",
+    "rl4co": "What does a training step of rl4co's attention model cost, beside its own?",
     "soak": "Does memory stay flat?",
 }
 

@@ -50,7 +50,7 @@ def settings() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--k", type=int, default=8, help="solutions per instance")
     parser.add_argument("--batch", type=int, default=64, help="instances per step")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--steps", type=int, default=50, help="per epoch")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--instances", type=int, default=256, help="on which all are measured")

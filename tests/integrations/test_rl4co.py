@@ -58,6 +58,7 @@ SIZES: dict[str, dict[str, object]] = {
     "fjsp": {"num_jobs": 3, "num_machines": 2},
     "flp": {"num_loc": 6, "to_choose": 3},
     "jssp": {"num_jobs": 3, "num_machines": 3, "max_ops_per_job": 4, "one2one_ma_map": False},
+    "mcp": {"num_items": 12, "num_sets": 6, "n_sets_to_choose": 3},
     "mtsp": {"num_loc": 6},
     "op": {"num_loc": 6},
     "pctsp": {"num_loc": 6},
@@ -115,7 +116,7 @@ def test_log_probabilities_and_rewards_are_those_of_rl4co(name, draw):
     assert found.sample.log_p.requires_grad
     rows = found.sample.value.transpose(0, 1).flatten(0, 1)
     torch.manual_seed(1)
-    if name in ("flp", "mtsp"):  # where rl4co cannot decode several solutions of an instance
+    if name in ("flp", "mcp", "mtsp"):  # where rl4co cannot decode several solutions of an instance
         out = policy(batchify(td, k), env, actions=rows)
     else:
         out = policy(td.clone(), env, actions=rows, num_samples=k)

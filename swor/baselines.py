@@ -11,14 +11,51 @@ costs of all shares: ``torch.distributed.group.WORLD`` is every process, or none
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Literal
+
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributions import Distribution
 
-from swor.estimators.factors import factors
 from swor.math.logspace import working_dtype
-from swor.samplers.distributions import sample
+from swor.samplers.distributions import factorized, sample
 from swor.types import Cost
+
+
+class Baseline(StrEnum):
+    """The baselines of score-function estimators that need no state."""
+
+    BUILT_IN = "built-in"  # that of the rule, if it has one
+    NONE = "none"
+    SAMPLED = "sampled"  # a fresh sample for every term
+    SHARED_SAMPLE = "shared sample"  # one fresh sample for all terms
+    BATCH_MEAN = "batch mean"  # the mean cost of the other elements of the batch
+    GREEDY = "greedy"  # the cost of the likeliest outcome
+
+    def evaluations(self, k: int) -> int:
+        """How many evaluations of f the baseline of k samples takes."""
+        return {Baseline.SAMPLED: k, Baseline.SHARED_SAMPLE: 1, Baseline.GREEDY: 1}.get(self, 0)
+
+
+def compute_baseline(
+    baseline: Baseline,
+    f: Cost,
+    dist: Distribution,
+    cost: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+) -> Literal["built-in"] | float | Tensor:
+    """What :meth:`swor.Weights.loss` is to subtract from the costs (*batch, k) of a sample."""
+    if baseline == Baseline.SAMPLED:
+        return sampled_baseline(f, dist, cost.shape[-1], generator=generator)
+    if baseline == Baseline.SHARED_SAMPLE:
+        return sampled_baseline(f, dist, 1, generator=generator)
+    if baseline == Baseline.BATCH_MEAN:
+        return batch_mean(cost)
+    if baseline == Baseline.GREEDY:
+        return greedy(f, dist)
+    return 0.0 if baseline == Baseline.NONE else "built-in"
 
 
 @torch.no_grad()
@@ -92,8 +129,8 @@ def greedy(f: Cost, dist: Distribution) -> Tensor:
     >>> greedy(lambda x: x.float(), dist)
     tensor([2.])
     """
-    variables = factors(dist, 1)
-    return variables.evaluate(f, variables.log_probs.argmax(-1).unsqueeze(-2))
+    variables = factorized(dist)
+    return f(variables.encode(variables.log_probs.argmax(-1).unsqueeze(-2)))
 
 
 class MovingAverage(nn.Module):

@@ -49,7 +49,7 @@ def test_curves_are_those_of_the_figure() -> None:
     assert set(CURVE) == NAMES
     for curve in CURVES:
         dist = distribution(torch.tensor(0.0))
-        assert curve.evaluations(3) == swor.ESTIMATORS[curve.entry].evaluations(3, dist)
+        assert curve.estimate.evaluations(3) == swor.ESTIMATORS[curve.name].evaluations(3, dist)
 
 
 @pytest.mark.parametrize("eta", [0.0, -4.0])

@@ -28,11 +28,11 @@ BAD = {
     "k is 0": (lambda: swor.gumbel_top_k(LOG_PROBS, 0), "k is 0; expected at least 1"),
     "k is a float": (
         lambda: swor.gumbel_top_k(LOG_PROBS, 2.0),
-        "k is 2.0; expected a whole number",
+        "k is 2.0; expected an integer",
     ),
     "k is a bool": (
         lambda: swor.gumbel_top_k(LOG_PROBS, True),
-        "k is True; expected a whole number",
+        "k is True; expected an integer",
     ),
     "k too large": (lambda: swor.gumbel_top_k(LOG_PROBS, 6), "only 5 outcomes.*replacement"),
     "k too large for the mask": (

@@ -19,8 +19,8 @@ from torch.distributions import Distribution
 
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.variance import GradientMoments
-from swor.estimators.registry import Cost
-from swor.samplers.distributions import discrete
+from swor.samplers.distributions import factorized
+from swor.types import Cost
 
 SMALL_DOMAIN = 2**14  # evaluations of f that the exact gradient may take
 FAR = 37.0  # beyond, the chance itself underflows
@@ -35,9 +35,7 @@ class Reference(NamedTuple):
 
 def exact_reference(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> Reference | None:
     """The exact gradient of the batch's mean, if the domain is small enough; otherwise None."""
-    table = discrete(dist).log_probs
-    outcomes = table.shape[-1] ** (table.shape[-2] if discrete(dist).product else 1)
-    if outcomes * max(1, dist.batch_shape.numel()) > SMALL_DOMAIN:
+    if factorized(dist).outcomes * max(1, dist.batch_shape.numel()) > SMALL_DOMAIN:
         return None
     loss = exact(f, dist).mean()
     gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)

@@ -15,8 +15,15 @@ from swor.checks import check_count, check_k
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
 from swor.diagnostics.comparison import Comparison, Measurement, Row
 from swor.diagnostics.draws import looped
-from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup
-from swor.estimators.registry import Cost, Estimate, Estimator
+from swor.diagnostics.variance import (
+    WARM_UP,
+    GradientMoments,
+    gradient_moments,
+    lookup,
+    prepare,
+)
+from swor.estimators.estimator import Estimate, Estimator
+from swor.types import Cost
 
 TIMED = 5
 
@@ -27,6 +34,7 @@ class _Problem:
     dist: Distribution
     parameters: Sequence[Tensor]
     repeats: int
+    warm_up: int
     generator: torch.Generator | None
 
 
@@ -39,6 +47,7 @@ def compare(
     k: int = 4,
     evaluations: int | None = None,
     repeats: int = 1000,
+    warm_up: int = WARM_UP,
     generator: torch.Generator | None = None,
 ) -> Comparison:
     r"""Bias, $\log \text{tr} \, \text{Cov}[\nabla]$, evaluations and time of estimators on your own model.
@@ -57,6 +66,8 @@ def compare(
         evaluations: the number of evaluations of f, at equal evaluations; by default what the hungriest
             estimator takes at k.
         repeats: the number of estimates that each is measured with.
+        warm_up: the number of steps that an estimator which learns, such as RELAX, learns for
+            beforehand; the table says so.
         generator: the source of randomness.
 
     Returns:
@@ -71,7 +82,7 @@ def compare(
     """
     check_k(k)
     entries = _entries(estimators)
-    problem = _Problem(f, dist, list(parameters), repeats, generator)
+    problem = _Problem(f, dist, list(parameters), repeats, warm_up, generator)
     left_out = {name: why for name, e in entries.items() if (why := _unfit(e, dist, k))}
     entries = {name: e for name, e in entries.items() if name not in left_out}
     if not entries:
@@ -166,6 +177,7 @@ def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:
         k=k,
         repeats=problem.repeats,
         generator=problem.generator,
+        warm_up=problem.warm_up,
     )
 
 
@@ -189,7 +201,9 @@ def _measure(
 
 def _seconds(entry: Estimate, problem: _Problem, k: int) -> float:
     """Of one estimate and its gradient, the median of a few."""
-    draw = looped(entry, problem.f, problem.dist, problem.parameters, k, problem.generator)
+    f, dist, generator = problem.f, problem.dist, problem.generator
+    estimate, _ = prepare(entry, f, dist, k, 0, generator)  # what it has learned takes no time
+    draw = looped(estimate, f, dist, problem.parameters, k, generator)
     draw(1)
     times = []
     for _ in range(TIMED):

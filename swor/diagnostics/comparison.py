@@ -146,7 +146,12 @@ class Comparison:
     def _notes(self) -> list[str]:
         against = "the exact gradient" if self.exact else "the mean of the other unbiased ones"
         left_out = [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
-        return [f"z: bias in standard errors, against {against}", *left_out]
+        learned = [
+            f"{row.name} has learned for {row.at_k.moments.warm_up} steps beforehand"
+            for row in self.rows
+            if row.at_k.moments.warm_up
+        ]
+        return [f"z: bias in standard errors, against {against}", *learned, *left_out]
 
 
 HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
@@ -177,7 +182,11 @@ def _log_variance(m: Measurement) -> str:
 
 
 def _record(row: Row) -> dict[str, object]:
-    record: dict[str, object] = {"estimator": row.name, "unbiased": row.unbiased}
+    record: dict[str, object] = {
+        "estimator": row.name,
+        "unbiased": row.unbiased,
+        "warm_up": row.at_k.moments.warm_up,
+    }
     for suffix, m in (("", row.at_k), ("_equal_evaluations", row.at_evaluations)):
         record |= {
             f"k{suffix}": m and m.k,

@@ -108,7 +108,7 @@ def _with_logits(dist: Any, logits: Tensor) -> Distribution:
 
 def choose(
     method: Method,
-    entry: Estimate,
+    entry: object,
     f: Cost,
     dist: Distribution,
     parameters: Sequence[Tensor],

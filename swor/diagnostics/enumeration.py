@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.diagnostics.samples import STEP, AllSamples, all_samples
-from swor.estimators.registry import Cost, Rule
+from swor.baselines import Baseline, greedy
+from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
+from swor.estimators.score_function import Rule
 from swor.samplers.distributions import support
-from swor.types import Scheme, Weights
+from swor.types import Cost, Scheme, Weights
 
 
 def exact(f: Cost, dist: Distribution) -> Tensor:
@@ -53,7 +54,7 @@ class ExactMoments(NamedTuple):
         return self.covariance.diagonal().sum()
 
 
-Baseline = Literal["built-in", "sampled", "shared"] | float
+Constant = Literal["built-in"] | float
 
 
 def exact_moments(
@@ -64,7 +65,7 @@ def exact_moments(
     k: int,
     parameters: Sequence[Tensor],
     *,
-    baseline: Baseline = "built-in",
+    baseline: Baseline | Constant = Baseline.BUILT_IN,
     ordered: bool = True,
     kappa: bool = True,
 ) -> ExactMoments:
@@ -82,8 +83,8 @@ def exact_moments(
         dist: a distribution without batch axes, small enough to be enumerated.
         k: the size of the sample.
         parameters: what to differentiate by; ``dist`` and ``f`` depend on them.
-        baseline: as in :meth:`swor.Weights.loss`, or "sampled" (a fresh sample for every term) or
-            "shared" (one for all terms).
+        baseline: a number, or one of :class:`swor.Baseline`; there is no batch, and so the mean of
+            the others in the batch is none.
         ordered: False for a rule that does not look at the order, to go through far fewer samples.
         kappa: False for a rule that does not look at the threshold, likewise.
 
@@ -104,15 +105,17 @@ def exact_moments(
     p, values = domain.log_p.detach().exp(), cost.detach()
     mean_cost = (p * values).sum()
     drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)
-    subtract = float(mean_cost) if baseline == "sampled" or baseline == "shared" else baseline
+    subtract = _mean_baseline(baseline, f, dist, float(mean_cost))
     by_log_p, by_cost, loss, weights = _differentiate(rule, drawn, values, subtract)
     score, pathwise = _jacobian(domain.log_p, parameters), _jacobian(cost, parameters)
     gradients = by_log_p @ score + by_cost @ pathwise
     mean, variance = _moments(loss.unsqueeze(-1), drawn)
     gradient, covariance = _moments(gradients, drawn)
-    if baseline == "sampled" or baseline == "shared":
+    if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
         spread = (p * (values - mean_cost).square()).sum()
-        covariance = covariance + spread * _noise(baseline, weights, drawn, score)
+        covariance = covariance + spread * _noise(
+            weights, drawn, score, shared=baseline == Baseline.SHARED_SAMPLE
+        )
     true_gradient = (p * values) @ score + p @ pathwise
     return ExactMoments(
         mean.squeeze(),
@@ -124,8 +127,21 @@ def exact_moments(
     )
 
 
+def _mean_baseline(
+    baseline: Baseline | Constant, f: Cost, dist: Distribution, mean_cost: float
+) -> Constant:
+    """The mean of a baseline over its own samples, or the baseline itself if it has none."""
+    if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
+        return mean_cost
+    if baseline in (Baseline.NONE, Baseline.BATCH_MEAN):
+        return 0.0
+    if baseline == Baseline.GREEDY:
+        return float(greedy(f, dist))
+    return baseline if isinstance(baseline, float | int) else "built-in"
+
+
 def _differentiate(
-    rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Literal["built-in"] | float
+    rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Constant
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Derivatives of the loss by log p and by the cost of every outcome; the loss; the weights."""
     index = drawn.sample.value
@@ -143,10 +159,10 @@ def _differentiate(
     )
 
 
-def _noise(baseline: Baseline, weights: Tensor, drawn: AllSamples, score: Tensor) -> Tensor:
+def _noise(weights: Tensor, drawn: AllSamples, score: Tensor, *, shared: bool) -> Tensor:
     """What a sampled baseline of variance 1 adds to the covariance of the gradient."""
     index, n = drawn.sample.value, len(score)
-    if baseline == "sampled":
+    if not shared:
         squares = drawn.probability @ _to_domain(weights.square(), index, n)
         return score.mT @ (squares.unsqueeze(-1) * score)
     total = _to_domain(weights, index, n) @ score

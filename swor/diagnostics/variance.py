@@ -12,8 +12,13 @@ from torch.distributions import Distribution
 from swor.checks import check_count
 from swor.diagnostics.draws import NUMBERS, Method, batched, choose, count, looped
 from swor.diagnostics.streaming import Stream, start, update
-from swor.estimators.registry import ESTIMATORS, Cost, Estimate
-from swor.samplers.distributions import discrete
+from swor.estimators.estimator import Estimate, Estimator
+from swor.estimators.learned import warm_up as warm_up_state
+from swor.estimators.registry import ESTIMATORS
+from swor.samplers.distributions import factorized
+from swor.types import Cost
+
+WARM_UP = 500  # steps that an estimator learns for before it is measured
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class GradientMoments:
         value_variance: the variance of the estimate of E[f], ().
         repeats: the number of estimates.
         method: "batch" or "loop", as was done.
+        warm_up: the number of steps that the estimator learned for beforehand; 0 if it does not learn.
     """
 
     mean: Tensor
@@ -45,6 +51,7 @@ class GradientMoments:
     value_variance: Tensor
     repeats: int
     method: str
+    warm_up: int = 0
 
 
 def gradient_moments(
@@ -57,6 +64,7 @@ def gradient_moments(
     repeats: int = 1000,
     generator: torch.Generator | None = None,
     method: Method = "auto",
+    warm_up: int = WARM_UP,
 ) -> GradientMoments:
     r"""Mean and variance of $\nabla \frac1B \sum_b e_b$ over repeated estimates $e$, in one pass.
 
@@ -67,8 +75,12 @@ def gradient_moments(
     "auto" does that where an estimator of ESTIMATORS and a trial of ``f`` allow it, and otherwise
     "loop": one estimate and one backward pass after the other.
 
+    An estimator of ESTIMATORS that learns is made for the distribution and learns for ``warm_up``
+    steps, while the parameters stay as they are. Give a module that you have trained yourself to
+    measure it as it is.
+
     Args:
-        estimator: a name in ESTIMATORS, or a callable with the same contract.
+        estimator: a name or an entry of ESTIMATORS, or a callable with the same contract.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         parameters: what to differentiate by, such as ``model.parameters()``; ``dist`` and ``f`` may
@@ -77,6 +89,7 @@ def gradient_moments(
         repeats: the number of estimates, at least 2.
         generator: the source of randomness.
         method: "auto", "batch" or "loop".
+        warm_up: the number of steps that an estimator learns for beforehand.
 
     >>> logits = torch.zeros(5, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)
@@ -91,14 +104,33 @@ def gradient_moments(
     _check_parameters(wanted)
     entry = lookup(estimator)
     chosen = choose(method, entry, f, dist, wanted)
+    estimate, steps = prepare(entry, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped
-    draw = make(entry, f, dist, wanted, k, generator)
+    draw = make(estimate, f, dist, wanted, k, generator)
     size = _chunk(dist, wanted, k)
     values, gradients = start(1, wanted[0].device), start(count(wanted), wanted[0].device)
     for begin in range(0, repeats, size):
         value, gradient = draw(min(size, repeats - begin))
         values, gradients = update(values, value.unsqueeze(-1)), update(gradients, gradient)
-    return _result(values, gradients, chosen)
+    return _result(values, gradients, chosen, steps)
+
+
+def prepare(
+    entry: Estimate,
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    warm_up: int,
+    generator: torch.Generator | None,
+) -> tuple[Estimate, int]:
+    """The estimator to measure, and the number of steps that it has learned for."""
+    if not isinstance(entry, Estimator):
+        return entry, 0
+    estimate = entry.make(dist, generator=generator)
+    steps = warm_up_state(
+        estimate, lambda step: estimate(f, dist, k, generator=generator).mean(), warm_up
+    )
+    return estimate, steps
 
 
 def lookup(estimator: str | Estimate) -> Estimate:
@@ -113,7 +145,7 @@ def lookup(estimator: str | Estimate) -> Estimate:
     return ESTIMATORS[estimator]
 
 
-def _result(values: Stream, gradients: Stream, method: str) -> GradientMoments:
+def _result(values: Stream, gradients: Stream, method: str, warm_up: int) -> GradientMoments:
     return GradientMoments(
         gradients.mean,
         gradients.mean_error,
@@ -126,6 +158,7 @@ def _result(values: Stream, gradients: Stream, method: str) -> GradientMoments:
         values.total,
         gradients.seen,
         method,
+        warm_up,
     )
 
 
@@ -139,4 +172,4 @@ def _check_parameters(parameters: Sequence[Tensor]) -> None:
 
 def _chunk(dist: Distribution, parameters: Sequence[Tensor], k: int) -> int:
     """How many repeats at a time: as many as memory of a fixed size can hold."""
-    return max(1, NUMBERS // max(count(parameters), k * discrete(dist).log_probs.numel()))
+    return max(1, NUMBERS // max(count(parameters), k * factorized(dist).log_probs.numel()))

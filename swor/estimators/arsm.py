@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.estimators.factors import factors
+from swor.estimators.variables import evaluate, surrogate, variables_of
+from swor.math.logspace import without_autocast
 from swor.samplers.race import gumbel_like
 from swor.types import Cost
 
@@ -35,17 +36,19 @@ def arsm(
     >>> arsm(lambda x: x.float(), dist, 2).shape
     torch.Size([5])
     """
-    variables = factors(dist, k)
-    c = variables.c
+    variables = variables_of(dist, k)
+    c = variables.categories
     log_probs = variables.log_probs.detach().unsqueeze(-3)
-    log_probs = log_probs.expand(*variables.batch, k, variables.n, c)
+    log_probs = log_probs.expand(*variables.batch, k, variables.length, c)
     log_pi = torch.log_softmax(-gumbel_like(log_probs, generator), -1)  # logs of exponentials
     orders, which = swaps(c, log_pi.device)
     x = (log_probs.unsqueeze(-2) - log_pi[..., orders]).argmax(-1)  # (*batch, k, n, swaps)
-    cost = variables.evaluate(f, x.mT.flatten(-3, -2))
+    cost = evaluate(variables, f, x.mT.flatten(-3, -2))
     table = cost.detach().unflatten(-1, (k, len(orders)))[..., which]  # (*batch, k, m, j)
     centred = (table - table.mean(-2, keepdim=True)).to(log_pi.dtype)
-    return variables.surrogate(cost, (1.0 / c - log_pi.exp()) @ centred.mT)
+    with without_autocast(log_pi):
+        gradient = (1.0 / c - log_pi.exp()) @ centred.mT
+    return surrogate(variables, cost, gradient)
 
 
 def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:

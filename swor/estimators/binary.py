@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.estimators.factors import Factors, binary
+from swor.estimators.variables import binary, evaluate, surrogate
+from swor.samplers.factorized import Factorized
 from swor.samplers.race import TINY
 from swor.types import Cost
 
@@ -78,21 +79,21 @@ class _Pair(NamedTuple):
     cost: Tensor  # (*batch, 2k)
 
 
-def _logits(variables: Factors) -> Tensor:
+def _logits(variables: Factorized) -> Tensor:
     return (variables.log_probs[..., 1] - variables.log_probs[..., 0]).detach()
 
 
-def _antithetic(f: Cost, variables: Factors, k: int, generator: torch.Generator | None) -> _Pair:
+def _antithetic(f: Cost, variables: Factorized, k: int, generator: torch.Generator | None) -> _Pair:
     logits = _logits(variables).unsqueeze(-2)
-    shape = (*variables.batch, k, variables.n)
+    shape = (*variables.batch, k, variables.length)
     u = torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
     u = u.clamp(min=TINY[u.dtype])
     noise = torch.logit(u)
     b, opposite = noise < logits, -noise < logits
-    cost = variables.evaluate(f, torch.cat([b, opposite], dim=-2).long())
+    cost = evaluate(variables, f, torch.cat([b, opposite], dim=-2).long())
     first, second = cost.detach().chunk(2, dim=-1)
     return _Pair(u, b.to(u.dtype) - opposite.to(u.dtype), first - second, cost)
 
 
-def _surrogate(variables: Factors, pair: _Pair, by_logit: Tensor) -> Tensor:
-    return variables.surrogate(pair.cost, torch.stack([-by_logit, by_logit], dim=-1))
+def _surrogate(variables: Factorized, pair: _Pair, by_logit: Tensor) -> Tensor:
+    return surrogate(variables, pair.cost, torch.stack([-by_logit, by_logit], dim=-1))

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.checks import check_k
-from swor.estimators.factors import factors
 from swor.estimators.unordered import unordered_set
+from swor.estimators.variables import evaluate, variables_of
 from swor.samplers.categorical import gumbel_top_k
 from swor.types import Cost, Weights
 
@@ -39,15 +39,17 @@ def local_expectation(
     >>> local_expectation(lambda x: x.float(), dist, 1)
     tensor(0.7500)
     """
-    variables = factors(dist, k)
+    variables = variables_of(dist, k)
     x = variables.independent(k, generator)
-    categories = torch.arange(variables.c, device=x.device)
-    index = (x.unsqueeze(-1) + categories) % variables.c  # (*batch, k, n, c), x itself first
-    cost = variables.evaluate(f, _neighbours(index).flatten(-3, -2))
+    categories = torch.arange(variables.categories, device=x.device)
+    index = (
+        x.unsqueeze(-1) + categories
+    ) % variables.categories  # (*batch, k, n, c), x itself first
+    cost = evaluate(variables, f, _neighbours(index).flatten(-3, -2))
     cost = _per_variable(cost.unflatten(-1, (k, -1)), *index.shape[-2:])
     log_probs = variables.log_probs.unsqueeze(-3).expand_as(index)
     estimate = _combine(_enumerated(log_probs.gather(-1, index)), cost)
-    return estimate.mean(-1).to(variables.table.log_probs.dtype)
+    return estimate.mean(-1).to(variables.value_dtype or estimate.dtype)
 
 
 def local_unordered_set(
@@ -73,12 +75,13 @@ def local_unordered_set(
     >>> local_unordered_set(lambda x: x.float().mean(-1), dist, 3).shape
     torch.Size([5])
     """
-    variables = factors(dist, k)
-    check_k(k, variables.c)
+    variables = variables_of(dist, k)
+    check_k(k, variables.categories)
     drawn = gumbel_top_k(variables.log_probs, k, generator=generator)  # (*batch, n, k)
-    cost = variables.evaluate(f, _neighbours(drawn.value))
-    cost = _per_variable(cost, variables.n, k).to(drawn.log_p.dtype)
-    return _combine(unordered_set(drawn), cost).to(variables.table.log_probs.dtype)
+    cost = evaluate(variables, f, _neighbours(drawn.value))
+    cost = _per_variable(cost, variables.length, k).to(drawn.log_p.dtype)
+    estimate = _combine(unordered_set(drawn), cost)
+    return estimate.to(variables.value_dtype or estimate.dtype)
 
 
 def _neighbours(index: Tensor) -> Tensor:

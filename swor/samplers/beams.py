@@ -9,9 +9,16 @@ from torch import Tensor
 
 from swor.checks import check_k
 from swor.math.logspace import working_dtype
-from swor.samplers.children import Closed, Nodes, best_children, keep
-from swor.samplers.model import Found, SequenceModel, State, all_ended, fill, stay
+from swor.samplers.model import (
+    SampledSequences,
+    SequenceModel,
+    State,
+    all_ended,
+    fill,
+    force_symbol,
+)
 from swor.samplers.race import gumbel_like
+from swor.samplers.tree_race import Ended, Nodes, top_k_children, top_k_of
 
 
 class _Beams(NamedTuple):
@@ -30,7 +37,7 @@ def search(
     *,
     generator: torch.Generator | None = None,
     stochastic: bool = True,
-) -> Found:
+) -> SampledSequences:
     """The beam loop: keep the k best prefixes, by perturbed log-probability or by probability."""
     check_k(k)
     state = model.start()
@@ -49,7 +56,7 @@ def search(
     if k > beams.log_p.shape[-1]:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
         check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
-    return Found(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+    return SampledSequences(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:
@@ -70,13 +77,13 @@ def _extend(
     stochastic: bool,
 ) -> tuple[_Beams, Tensor]:
     """The best k children of all beams, and the beams that they are children of."""
-    closed, n = Closed(_closed(beams, end), end or 0), log_probs.shape[-1]
+    ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
     if stochastic:
-        kept = best_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, closed)
+        kept = top_k_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, ended)
     else:
-        log_p = beams.log_p.unsqueeze(-1) + stay(log_probs, *closed)
-        kept = keep(log_p, log_p, k)
-    parents, symbols = kept.position // n, kept.position % n
+        log_p = beams.log_p.unsqueeze(-1) + force_symbol(log_probs, *ended)
+        kept = top_k_of(log_p, log_p, k)
+    parents, symbols = kept.indices // n, kept.indices % n
     history = beams.symbols.gather(
         -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
     )
@@ -90,9 +97,9 @@ def _extend(
     return extended, parents
 
 
-def _closed(beams: _Beams, end: int | None) -> Tensor:
+def _ended(beams: _Beams, end: int | None) -> Tensor:
     """Beams that ended, or that are impossible: they have only themselves as a child."""
-    closed = beams.score == -torch.inf
+    ended = beams.score == -torch.inf
     if end is not None and beams.symbols.shape[-1]:
-        closed = closed | (beams.symbols[..., -1] == end)
-    return closed
+        ended = ended | (beams.symbols[..., -1] == end)
+    return ended

@@ -16,9 +16,10 @@ from swor.checks import (
     check_possible,
     check_shape,
     may_inspect,
+    may_validate,
 )
 from swor.math.logspace import log_remaining, working_dtype
-from swor.samplers.children import best_children, log_mass_outside
+from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
 from swor.types import Sample, Scheme
 
 
@@ -49,16 +50,16 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     check_k(k, log_probs.shape[-1])
     with torch.no_grad():
         full = log_probs.to(working_dtype(log_probs.dtype))
-        found = best_children(full.unsqueeze(-2), None, k, generator)
+        found = top_k_outcomes(full, k, generator)
         check_normalized(found.log_p.exp().sum(-1) + found.log_rest.exp(), log_probs.dtype)
         check_possible(found.log_p)
-    log_p = log_probs.gather(-1, found.position)
+    log_p = log_probs.gather(-1, found.indices)
     if not may_inspect(
         log_p
     ):  # then k may be larger than the support: what is left over has no mass
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return Sample(
-        value=found.position,
+        value=found.indices,
         log_p=log_p,
         log_rest=found.log_rest.to(log_probs.dtype),
         kappa=found.kappa.to(log_probs.dtype),
@@ -166,12 +167,16 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
         m = 1
     check_count("m", m, most=k)
     if given is None:
-        likeliest = torch.sort(log_probs, dim=-1, descending=True, stable=True).indices
-        return likeliest[..., : k - m]
+        return likeliest(log_probs, k - m)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    if may_inspect(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+    if may_validate(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
         raise ValueError("summed names an outcome twice; expected distinct outcomes.")
     return given
+
+
+def likeliest(log_probs: Tensor, count: int) -> Tensor:
+    """The outcomes of the largest probability, (*batch, count); ties are broken by index."""
+    return torch.sort(log_probs, dim=-1, descending=True, stable=True).indices[..., :count]
 
 
 def _sum_then_sample(

@@ -50,8 +50,8 @@ class SequenceModel(Protocol[State]):
         ...
 
 
-class Found(NamedTuple):
-    """What a search has found, without gradient."""
+class SampledSequences(NamedTuple):
+    """Distinct sequences in the order sampled, without gradient."""
 
     value: Tensor  # (*batch, k, length)
     log_p: Tensor  # (*batch, k)
@@ -60,8 +60,8 @@ class Found(NamedTuple):
 
 
 @runtime_checkable
-class OwnLogProb(Protocol):
-    """A model that finds the log-probabilities of whole sequences in one pass."""
+class ScoresWholeSequences(Protocol):
+    """A model that computes the log-probabilities of whole sequences in one pass."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         """From (*batch, k, length) to (*batch, k), with gradient."""
@@ -69,14 +69,14 @@ class OwnLogProb(Protocol):
 
 
 @runtime_checkable
-class OwnDraws(OwnLogProb, Protocol):
+class DrawsWholeSequences(ScoresWholeSequences, Protocol):
     """A model that draws whole sequences at once, independent or distinct."""
 
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
         """From k to (*batch, k, length)."""
         ...
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> Found:
+    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         """As a stochastic beam search would."""
         ...
 
@@ -91,7 +91,7 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     Returns:
         (*batch, k)
     """
-    if isinstance(model, OwnLogProb):
+    if isinstance(model, ScoresWholeSequences):
         return model.log_prob(value)
     state = model.start()
     total = torch.zeros(())
@@ -110,14 +110,14 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
 
 def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:
     """Let sequences that have ended repeat the end symbol."""
-    return log_probs if end is None else stay(log_probs, last == end, end)
+    return log_probs if end is None else force_symbol(log_probs, last == end, end)
 
 
-def stay(log_probs: Tensor, closed: Tensor, child: int) -> Tensor:
-    """Replace the rows of closed beams by certainty of one child."""
-    only = torch.arange(log_probs.shape[-1], device=log_probs.device) == child
+def force_symbol(log_probs: Tensor, rows: Tensor, symbol: int) -> Tensor:
+    """Give a symbol the probability 1 in some rows, and leave the other rows as they are."""
+    only = torch.arange(log_probs.shape[-1], device=log_probs.device) == symbol
     certain = torch.where(only, 0.0, -torch.inf).to(log_probs.dtype)
-    return torch.where(closed.unsqueeze(-1), certain, log_probs)
+    return torch.where(rows.unsqueeze(-1), certain, log_probs)
 
 
 def fill(symbols: Tensor, model: SequenceModel[State]) -> Tensor:

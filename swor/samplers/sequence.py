@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.checks import check_k, check_normalized, check_possible, may_inspect
+from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
 from swor.samplers.model import (
-    Found,
-    OwnDraws,
+    DrawsWholeSequences,
+    SampledSequences,
     SequenceModel,
     State,
     all_ended,
@@ -44,7 +44,7 @@ def stochastic_beam_search(
     tensor([4, 4, 4])
     """
     with torch.no_grad():
-        if isinstance(model, OwnDraws):
+        if isinstance(model, DrawsWholeSequences):
             found = model.distinct(k, generator)
         else:
             found = search(model, k, generator=generator)
@@ -66,7 +66,7 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-def _to_sample(model: SequenceModel[State], found: Found, scheme: Scheme) -> Sample:
+def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Scheme) -> Sample:
     check_possible(found.log_p, "sequences")  # before the model is asked about impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
@@ -95,7 +95,7 @@ def ancestral_sample(
     """
     check_k(k)
     value, log_p = _ancestral(model, k, generator)
-    if may_inspect(log_p) and not bool(log_p.isfinite().all()):
+    if may_validate(log_p) and not bool(log_p.isfinite().all()):
         raise ValueError(
             "a sampled sequence has the log-probability NaN or -inf; expected normalised "
             "log-probabilities from every step. Look for a step that masks every symbol."
@@ -110,7 +110,7 @@ def _ancestral(
     model: SequenceModel[State], k: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """The sequences, (*batch, k, length), and their log-probabilities."""
-    if isinstance(model, OwnDraws):
+    if isinstance(model, DrawsWholeSequences):
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     state = model.start()

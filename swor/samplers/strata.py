@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from swor.checks import check_k, check_log_probs, check_normalized
 from swor.math.logspace import working_dtype
-from swor.samplers.distributions import support
 from swor.types import Sample, Scheme
 
 
@@ -20,7 +16,7 @@ def stratified_sample(
     r"""$x_i = F^{-1}\bigl((i + u_i) / k\bigr)$, $i = 0, \dots, k - 1$, with independent $u_i \sim U(0, 1)$.
 
     One sample from every k-th part of the probability, in the order of the outcomes. For
-    :func:`swor.equally_weighted`.
+    :func:`swor.stratified`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -41,7 +37,7 @@ def systematic_sample(
 ) -> Sample:
     r"""$x_i = F^{-1}\bigl((i + u) / k\bigr)$, $i = 0, \dots, k - 1$, with a single $u \sim U(0, 1)$.
 
-    An outcome of probability p is sampled ⌊kp⌋ or ⌈kp⌉ times. For :func:`swor.equally_weighted`.
+    An outcome of probability p is sampled ⌊kp⌋ or ⌈kp⌉ times. For :func:`swor.systematic`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -55,18 +51,6 @@ def systematic_sample(
     tensor([0, 0, 1, 2])
     """
     return _inverse(log_probs, k, 1, Scheme.SYSTEMATIC, generator)
-
-
-def sample_strata(
-    dist: Distribution, k: int, scheme: Scheme, *, generator: torch.Generator | None = None
-) -> Sample:
-    """A stratified or systematic sample of a distribution whose outcomes can be enumerated."""
-    domain = support(dist)
-    draw = stratified_sample if scheme == Scheme.STRATIFIED else systematic_sample
-    drawn = draw(domain.log_p, k, generator=generator)
-    axis = domain.log_p.dim() - 1
-    index = drawn.value.reshape(*drawn.value.shape, *(1 for _ in domain.value.shape[axis + 1 :]))
-    return replace(drawn, value=torch.take_along_dim(domain.value, index, axis))
 
 
 def _inverse(

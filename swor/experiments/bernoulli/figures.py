@@ -29,7 +29,7 @@ STYLES = {
     "importance_weighted": Style("#CC79A7", "D"),
     "unordered_set": Style("#0072B2", "o"),
 }
-LINES = {0.0: (0, (4, 2)), "sampled": (0, (1, 1.2)), "built-in": "-"}
+LINES = {"none": (0, (4, 2)), "sampled": (0, (1, 1.2)), "built-in": "-"}
 
 
 def figure1(points: Sequence[Variance]) -> Figure:

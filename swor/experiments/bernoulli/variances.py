@@ -55,13 +55,13 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
     """
     parameter = torch.tensor(eta, dtype=torch.float64, requires_grad=True)
     moments = exact_moments(
-        curve.rule,
-        curve.scheme,
+        curve.estimate.rule,
+        curve.estimate.scheme,
         cost,
         distribution(parameter),
         k,
         [parameter],
-        baseline=curve.baseline,
+        baseline=curve.estimate.baseline,
         ordered=curve.ordered,
         kappa=curve.kappa,
     )
@@ -70,7 +70,9 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
     method = "quadrature" if curve.kappa and k < K[-1] else "enumeration"
     if variance == math.inf:
         method = "analysis"
-    return Variance(eta, curve.name, k, curve.evaluations(k), variance, log_variance, method)
+    return Variance(
+        eta, curve.name, k, curve.estimate.evaluations(k), variance, log_variance, method
+    )
 
 
 def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Check:
@@ -79,10 +81,15 @@ def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Ch
     Where the fourth moment comes from events rarer than 1 / repeats, or is infinite as for importance
     weights, the standard error is too small.
     """
-    entry = next(curve.entry for curve in CURVES if curve.name == point.estimator)
     eta = torch.tensor(point.eta, dtype=torch.float64, requires_grad=True)
     moments = gradient_moments(
-        entry, cost, distribution(eta), [eta], k=point.k, repeats=repeats, generator=generator
+        point.estimator,
+        cost,
+        distribution(eta),
+        [eta],
+        k=point.k,
+        repeats=repeats,
+        generator=generator,
     )
     variance, error = float(moments.trace), float(moments.trace_error)
     difference = variance - point.variance

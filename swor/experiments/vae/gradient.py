@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from swor.estimators.learned import warm_up
 from swor.experiments.task import seeded
 from swor.experiments.vae.methods import Method
 from swor.experiments.vae.model import CategoricalVAE
@@ -47,16 +48,9 @@ class Gradient:
         return surrogate(self.vae, self.method, x, posterior, kl, self.k, noise).mean()
 
     def train_control(self) -> None:
-        """Let RELAX's control variate learn, while the model stays; a temperature stays at 1."""
-        if self.method.name != "relax":
-            return
-        parameters = list(self.method.control.parameters())
-        optimizer = torch.optim.Adam(parameters, lr=1e-3)
-        for number in range(self.settings.control_steps):
-            gradients = torch.autograd.grad(self.loss(number, "control"), parameters)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-            optimizer.step()
+        """Let the estimator learn what it learns, while the model stays as it is."""
+        steps = self.settings.control_steps
+        warm_up(self.method.estimator, lambda number: self.loss(number, "control"), steps)
 
     def __call__(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         """The gradient of a draw, flattened."""

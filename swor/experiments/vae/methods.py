@@ -6,11 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Independent, OneHotCategorical
 
-from swor.baselines import MovingAverage
-from swor.estimators.baselined import reinforce_moving_average
-from swor.estimators.control_variates import ControlVariate, relax
 from swor.estimators.registry import ESTIMATORS
-from swor.estimators.relaxed import gumbel_softmax, straight_through
 from swor.experiments.errors import UserError
 from swor.types import Cost
 
@@ -21,10 +17,6 @@ OWN_SAMPLED_KL = ("arsm",)
 """Estimators whose cost includes the sampled KL, ``eq:elbo_grad_sample_kl_minimal``."""
 
 OTHER_OBJECTIVE = ("vimco",)
-
-RELAXED = {"straight_through": straight_through, "gumbel_softmax": gumbel_softmax}
-"""Estimators that learn a temperature."""
-
 
 METHODS = {name: entry for name, entry in ESTIMATORS.items() if name not in OTHER_OBJECTIVE}
 
@@ -38,17 +30,13 @@ def check_name(name: str) -> None:
 
 
 class Method(nn.Module):
-    r"""An estimator by name, with its state: a control variate, a temperature or an average.
+    r"""An estimator by name, with its state.
 
     Args:
         name: a key of ``METHODS``.
         n: number of latent variables.
         c: number of categories of each.
         generator: of the initial weights of what it learns.
-
-    >>> Method("straight_through", 20, 10).log_temperature
-    Parameter containing:
-    tensor(0., requires_grad=True)
     """
 
     def __init__(
@@ -57,23 +45,11 @@ class Method(nn.Module):
         super().__init__()
         check_name(name)
         self.name, self.entry = name, METHODS[name]
-        if name == "relax":
-            self.control = ControlVariate(n, c, generator=generator)
-        elif name in RELAXED:
-            self.log_temperature = nn.Parameter(torch.zeros(()))
-        elif name == "reinforce_moving_average":
-            self.average = MovingAverage()
+        self.estimator = self.entry.make(uniform(n, c), generator=generator)
 
     def estimate(self, f: Cost, dist: Distribution, k: int, generator: torch.Generator) -> Tensor:
         """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
-        if self.name == "relax":
-            return relax(f, dist, k, control=self.control, generator=generator)
-        if self.name in RELAXED:
-            temperature = self.log_temperature.exp()
-            return RELAXED[self.name](f, dist, k, temperature=temperature, generator=generator)
-        if self.name == "reinforce_moving_average":
-            return reinforce_moving_average(f, dist, k, average=self.average, generator=generator)
-        return self.entry(f, dist, k, generator=generator)
+        return self.estimator(f, dist, k, generator=generator)
 
     @property
     def sampled_kl(self) -> bool:
@@ -87,8 +63,14 @@ class Method(nn.Module):
 
     def check(self, n: int, c: int, k: int) -> None:
         """Try the estimator once on a uniform distribution, and refuse what it is not defined for."""
-        uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
         try:
-            self.entry(lambda z: z.flatten(-2).sum(-1), uniform, k, generator=torch.Generator())
+            self.entry(
+                lambda z: z.flatten(-2).sum(-1), uniform(n, c), k, generator=torch.Generator()
+            )
         except (TypeError, ValueError) as error:
             raise UserError(f"{self.name} does not apply here: {error}") from error
+
+
+def uniform(n: int, c: int) -> Distribution:
+    """A uniform distribution over n one-hot variables of c categories."""
+    return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)

@@ -47,6 +47,7 @@ from swor.integrations.rl4co import (
     best_of_k,
     checks,
     sample_solutions,
+    solution_loss,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of rl4co and Lightning
@@ -203,7 +204,10 @@ class AllSamples:
         return swor.Sample(self.value, model.log_prob(self.value), self.log_rest, scheme=scheme)
 
 
-RULES = ("unordered_set", "reinforce", "sum_and_sample", "raj", "single_sample")
+RULES = (
+    *("unordered_set", "reinforce", "reinforce_greedy", "unordered_set_no_baseline"),
+    *("sum_and_sample", "raj", "single_sample"),
+)
 
 
 @pytest.mark.parametrize(
@@ -217,12 +221,11 @@ def test_the_loss_is_unbiased(name, n, solutions, rules, monkeypatch):
     target = every.gradient(exact)
     assert max(g.abs().max() for g in target) > 1e-2
     for estimator in rules:
-        samples = AllSamples(every, 2, replacement=estimator == "reinforce")
+        samples = AllSamples(every, 2, replacement=estimator.startswith("reinforce"))
         monkeypatch.setattr(swor, "stochastic_beam_search", samples)
         monkeypatch.setattr(swor, "ancestral_sample", samples)
-        module = PolicyGradient(every.env, every.policy, estimator=estimator, k=2)
         copies = every.td.expand(len(samples.index)).contiguous()
-        loss = module.calculate_loss(module.draw(module.policy, module.env, copies))
+        loss, _ = solution_loss(every.policy, every.env, copies, 2, estimator=estimator)
         average = samples.probability @ loss
         assert average.item() == pytest.approx(exact.item(), abs=1e-9)
         for found, wanted in zip(every.gradient(average), target, strict=True):
@@ -234,9 +237,8 @@ def test_the_loss_is_unbiased_with_three_solutions(monkeypatch):
     target = every.gradient(every.exact_cost())
     samples = AllSamples(every, 3, replacement=False)
     monkeypatch.setattr(swor, "stochastic_beam_search", samples)
-    module = PolicyGradient(every.env, every.policy, k=3)
     copies = every.td.expand(len(samples.index)).contiguous()
-    loss = module.calculate_loss(module.draw(module.policy, module.env, copies))
+    loss, _ = solution_loss(every.policy, every.env, copies, 3)
     for found, wanted in zip(every.gradient(samples.probability @ loss), target, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
 
@@ -380,6 +382,37 @@ def test_other_decoders():
         torch.testing.assert_close(found.sample.log_p, log_p, rtol=0, atol=1e-5)
 
 
+def test_baselines_are_those_of_the_estimators():
+    """What the costs are compared with, from the same random numbers."""
+    env, td = tsp(5)
+    policy = attention("tsp")
+    with torch.no_grad():
+        greedy = -beam_solutions(policy, env, td, 1).reward
+    expected = {
+        "reinforce_no_baseline": lambda cost, noise: torch.zeros(1),
+        "reinforce_batch_mean": lambda cost, noise: swor.batch_mean(cost),
+        "reinforce_greedy": lambda cost, noise: greedy,
+        "reinforce_sampled_baseline": lambda cost, noise: (
+            -ancestral_solutions(policy, env, td, 4, generator=noise).reward
+        ),
+        "reinforce_shared_sampled_baseline": lambda cost, noise: (
+            -ancestral_solutions(policy, env, td, 1, generator=noise).reward
+        ),
+    }
+    for name, baseline in expected.items():
+        noise = seeded()
+        sample, reward = ancestral_solutions(policy, env, td, 4, generator=noise)
+        advantage = -reward - baseline(-reward, noise)
+        wanted = (sample.log_p * advantage).sum(-1) / 4
+        found, _ = solution_loss(policy, env, td, 4, estimator=name, generator=seeded())
+        weights = list(policy.decoder.parameters())
+        for a, b in zip(
+            *(torch.autograd.grad(x.sum(), weights, allow_unused=True) for x in (found, wanted)),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
 def small_module(**given: object) -> PolicyGradient:
     env, _ = tsp(6)
     sizes = {"batch_size": 8, "train_data_size": 16, "val_data_size": 8, "test_data_size": 8}
@@ -424,7 +457,7 @@ def test_the_trainer_of_rl4co_saves_and_resumes(tmp_path):
     path = tmp_path / "epoch=1.ckpt"
     again = PolicyGradient.load_from_checkpoint(path, env=first.env, policy=attention("tsp"))
     assert again.hparams["k"] == 4 and again.hparams["estimator"] == "unordered_set"
-    assert again.draw.keywords["start"] == 0
+    assert again.start == 0
     for name, weights in state(again).items():
         assert torch.equal(weights, first.policy.state_dict()[name])
     resumed = small_module(start=0)
@@ -571,10 +604,12 @@ def test_bad_instances_starts_and_steps():
     sample_solutions(policy, env, td, 2, max_steps=4)
 
 
-@pytest.mark.parametrize("name", ["gumbel_softmax", "stratified", "reinforce_greedy", "no_such"])
+@pytest.mark.parametrize(
+    "name", ["gumbel_softmax", "stratified", "reinforce_moving_average", "no_such"]
+)
 def test_estimators_that_are_no_rule_of_sequences(name):
     with pytest.raises(
-        ValueError, match=f"estimator is '{name}'; expected a rule .* unordered_set"
+        ValueError, match=f"estimator is '{name}'; expected one that .* unordered_set"
     ):
         small_module(estimator=name)
 

@@ -5,6 +5,7 @@ from swor.integrations.rl4co.checks import check_version
 check_version()
 
 from swor.integrations.rl4co.evaluation import best_of_k  # noqa: E402
+from swor.integrations.rl4co.loss import EstimatedLoss, solution_loss  # noqa: E402
 from swor.integrations.rl4co.model import SolutionModel  # noqa: E402
 from swor.integrations.rl4co.module import PolicyGradient  # noqa: E402
 from swor.integrations.rl4co.solutions import (  # noqa: E402
@@ -15,6 +16,7 @@ from swor.integrations.rl4co.solutions import (  # noqa: E402
 )
 
 __all__ = [
+    "EstimatedLoss",
     "PolicyGradient",
     "SolutionModel",
     "Solutions",
@@ -22,4 +24,5 @@ __all__ = [
     "beam_solutions",
     "best_of_k",
     "sample_solutions",
+    "solution_loss",
 ]

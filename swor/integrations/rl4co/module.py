@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -10,19 +9,15 @@ import torch
 from rl4co.models import RL4COLitModule
 from torch import Tensor
 
-import swor
 from swor.integrations.rl4co.checks import check_env, check_policy
-from swor.integrations.rl4co.solutions import Solutions, ancestral_solutions, sample_solutions
+from swor.integrations.rl4co.loss import parts_of, solution_loss
+from swor.integrations.rl4co.solutions import sample_solutions
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
     from rl4co.models import ConstructivePolicy
     from tensordict import TensorDict
 
-SAMPLERS: dict[swor.Scheme | None, Callable[..., Solutions]] = {
-    swor.Scheme.WITHOUT_REPLACEMENT: sample_solutions,
-    swor.Scheme.WITH_REPLACEMENT: ancestral_solutions,
-}
 METRICS = {
     "train": ["loss", "reward", "max_reward"],
     "val": ["reward"],
@@ -54,16 +49,16 @@ class Options(TypedDict, total=False):
 
 
 class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not checked
-    r"""$\nabla E[-r] \approx \nabla L$ from $k$ solutions per instance, by any rule of swor.
+    r"""Minimises $E[-r]$ with $k$ solutions per instance, by any score-function estimator.
 
-    For rl4co's ``RL4COTrainer``, in place of rl4co's ``REINFORCE`` or ``POMO``. With a rule of samples
-    without replacement, such as :func:`swor.unordered_set`, the $k$ solutions of an instance are
-    all different (:func:`sample_solutions`); otherwise they are independent.
+    For rl4co's ``RL4COTrainer``, in place of rl4co's ``REINFORCE`` or ``POMO``. The loss is that of
+    :func:`solution_loss`. With an estimator that samples without replacement, such as
+    ``unordered_set``, the $k$ solutions of an instance are all different.
 
     It logs ``train/reward``, the estimate of the expected reward; ``train/max_reward``, of the best of
     the $k$ solutions; ``val/reward`` and ``test/reward`` of the solution that the policy decodes in
     that phase (the greedy one, unless it says otherwise); and ``test/max_reward``, of the best of $k$
-    solutions. The option ``metrics`` chooses others, as for every module of rl4co: ``max_reward``
+    distinct solutions. The option ``metrics`` chooses others, as for every module of rl4co: ``max_reward``
     is there in all phases.
 
     A checkpoint has weights and plain settings only, so that it can be loaded without trust in who
@@ -72,7 +67,7 @@ class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not chec
     Args:
         env: a sequential environment.
         policy: any constructive policy.
-        estimator: the name of a rule in :data:`swor.ESTIMATORS`.
+        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`.
         k: the number of solutions per instance.
         start: the first action of all solutions; None lets the policy choose.
         max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
@@ -98,10 +93,9 @@ class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not chec
     ) -> None:
         check_env(env)
         check_policy(policy)
-        rule, sampler = _rule_and_sampler(estimator)
+        parts_of(estimator)  # an error comes now, not in the first step
         super().__init__(env, policy, **{"metrics": METRICS, **options})
-        self.rule = rule
-        self.draw = partial(sampler, k=k, start=start, max_steps=max_steps)
+        self.estimator, self.k, self.start, self.max_steps = estimator, k, start, max_steps
 
     def shared_step(
         self, batch: TensorDict, batch_idx: int, phase: str, dataloader_idx: int | None = None
@@ -113,38 +107,25 @@ class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not chec
         return {"loss": out.get("loss"), **metrics}
 
     def _train(self, td: TensorDict) -> dict[str, Tensor]:
-        solutions = self.draw(self.policy, self.env, td)
-        loss = self.calculate_loss(solutions)
+        loss, solutions = solution_loss(
+            self.policy,
+            self.env,
+            td,
+            self.k,
+            estimator=self.estimator,
+            start=self.start,
+            max_steps=self.max_steps,
+        )
         best = solutions.reward.max(-1).values
-        # The number is the estimate of the expected cost; only its gradient is of the surrogate.
+        # The value of the loss is the estimate of the expected cost.
         return {"loss": loss.mean(), "reward": -loss.detach(), "max_reward": best}
-
-    def calculate_loss(self, solutions: Solutions) -> Tensor:
-        """The loss of each instance, (batch,): its gradient estimates that of the expected cost.
-
-        Args:
-            solutions: k of each instance; the cost of a solution is its negative reward.
-        """
-        cost = -solutions.reward.to(solutions.sample.log_p.dtype)
-        return self.rule(solutions.sample).loss(cost)
 
     def _evaluate(self, td: TensorDict, phase: str) -> dict[str, Tensor]:
         out = {}
         if "max_reward" in getattr(self, f"{phase}_metrics"):
-            out["max_reward"] = self.draw(self.policy, self.env, td).reward.max(-1).values
+            found = sample_solutions(
+                self.policy, self.env, td, self.k, start=self.start, max_steps=self.max_steps
+            )
+            out["max_reward"] = found.reward.max(-1).values
         decoded = self.policy(td, self.env, phase=phase, select_best=True)
         return out | {"reward": decoded["reward"]}
-
-
-def _rule_and_sampler(
-    estimator: str,
-) -> tuple[Callable[[swor.Sample], swor.Weights], Callable[..., Solutions]]:
-    """The rule of an estimator, and how to draw the solutions that it weights."""
-    entry = swor.ESTIMATORS.get(estimator)
-    if entry is None or entry.rule is None or entry.scheme not in SAMPLERS:
-        names = [n for n, e in swor.ESTIMATORS.items() if e.rule and e.scheme in SAMPLERS]
-        raise ValueError(
-            f"estimator is {estimator!r}; expected a rule that weights sampled sequences, one of "
-            f"{', '.join(names)}."
-        )
-    return entry.rule, SAMPLERS[entry.scheme]

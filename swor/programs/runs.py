@@ -15,7 +15,8 @@ from swor.estimators.unordered import murthy_variance
 from swor.math.logspace import working_dtype
 from swor.programs.limits import Limits
 from swor.samplers.stream import threshold
-from swor.samplers.tree import Node, Walk
+from swor.samplers.tree import Node
+from swor.samplers.walk import Walk
 from swor.types import Sample, Scheme
 
 Choose = Callable[[Tensor], int]  # from log-probabilities (n,) to the index of an option

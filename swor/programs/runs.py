@@ -32,7 +32,7 @@ class DistinctRuns(Generic[Result]):
     choice, as often as it likes. The probability of a run is the product of those of its choices. Every
     run has the law of the program among the runs that were not drawn yet, so that at any time the runs
     are a sample without replacement, and their number need not be known in advance (incremental
-    sampling; Shi, Bieber and Sutton 2020, https://proceedings.mlr.press/v119/shi20a.html).
+    sampling; Shi, Bieber and Sutton 2020, https://arxiv.org/abs/2002.09067).
 
     After the same choices the program must offer the same options with the same probabilities. Make a
     new object when these change, for instance after a step of an optimiser. For a model that extends

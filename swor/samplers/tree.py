@@ -4,7 +4,7 @@ Let $\varphi(v)$ be the fraction of the mass below node $v$ that was drawn: 1 at
 and $\sum_c p(c \mid v) \varphi(c)$ over the children that were visited elsewhere. A draw that takes child
 $c$ of $v$ with a probability proportional to $p(c \mid v) (1 - \varphi(c))$ never repeats an earlier one,
 and has the law of $p$ restricted to what is left: the draws are an ordered sample without replacement
-(Shi, Bieber and Sutton 2020, https://proceedings.mlr.press/v119/shi20a.html).
+(Shi, Bieber and Sutton 2020, https://arxiv.org/abs/2002.09067).
 
 A node keeps $\log(1 - \varphi)$ as a sum of positive terms, the mass of the children that were never
 visited and what is left of the others, so nothing cancels when nearly all of the mass is drawn.

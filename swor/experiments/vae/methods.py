@@ -14,7 +14,7 @@ LEARNING_RATES = {"straight_through": 1e-4, "gumbel_softmax": 1e-4, "relax": 1e-
 """The paper's learning rates; 1e-3 for all others."""
 
 OWN_SAMPLED_KL = ("arsm",)
-"""Estimators whose cost includes the sampled KL, ``eq:elbo_grad_sample_kl_minimal``."""
+"""Estimators whose cost includes the sampled KL, Kool et al. (2020), equation (61)."""
 
 OTHER_OBJECTIVE = ("vimco",)
 

@@ -12,7 +12,7 @@ import torch
 from torch.distributions import Categorical
 
 import swor
-from swor.experiments.reproduce.parallel import as_completed, processes
+from swor.experiments.reproduce.execution import as_completed, processes
 
 NAMES = ("unordered_set", "reinforce", "sum_and_sample")
 

@@ -56,12 +56,12 @@ COMMANDS = {
         "plot rewards, duplicates and groups without signal of language model runs",
     ),
     "explore": Command(
-        "swor.experiments.explore.run:explore",
-        "write an interactive page: sets, weights, bias and variance of every rule",
+        "swor.experiments.explore:explore",
+        "write an interactive page with the exact bias and variance of the rules",
     ),
     "reproduce": Command(
-        "swor.experiments.reproduce.run:reproduce",
-        "reproduce the whole paper, in a few minutes or at full size, and write a report",
+        "swor.experiments.reproduce.command:reproduce",
+        "run all experiments of the paper, in a few minutes or in full, with a report",
     ),
 }
 

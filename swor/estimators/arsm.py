@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.estimators.variables import evaluate, surrogate, variables_of
+from swor.math.logspace import without_autocast
 from swor.samplers.race import gumbel_like
 from swor.types import Cost
 
@@ -55,7 +56,9 @@ def arsm(
     cost = evaluate(variables, f, x.mT.flatten(-3, -2))
     table = cost.detach().unflatten(-1, (k, len(orders)))[..., which]  # (*batch, k, m, j)
     centred = (table - table.mean(-2, keepdim=True)).to(log_pi.dtype)
-    return surrogate(variables, cost, (1.0 / c - log_pi.exp()) @ centred.mT)
+    with without_autocast(log_pi):
+        gradient = (1.0 / c - log_pi.exp()) @ centred.mT
+    return surrogate(variables, cost, gradient)
 
 
 def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:

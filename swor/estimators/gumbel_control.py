@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from swor.checks import check_shape
 from swor.estimators.relaxations import perturbed
+from swor.math.logspace import without_autocast
 from swor.samplers.factorized import Factorized
 from swor.samplers.race import gumbel_like
 
@@ -88,7 +89,8 @@ def estimate_gradient(variables: Factorized, draw: Draw, cost: Tensor, control: 
 def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Return the control variate and its derivative with respect to z."""
     z = z.detach().requires_grad_()
-    c = control(z)
+    with without_autocast(z):  # value and slope must belong to the same function
+        c = control(z)
     check_shape("the control variate", c, shape, "one number for every sample")
     slope = None
     if c.requires_grad:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.checks import may_inspect
+from swor.checks import may_validate
 from swor.estimators.gumbel_control import Control, draw_noise, estimate_gradient, squared_gradient
 from swor.estimators.relaxations import checked_temperature, tempered_softmax
 from swor.estimators.variables import (
@@ -119,7 +119,7 @@ def relax(
         | https://arxiv.org/abs/1711.00123
     """
     variables = variables_of(dist, k)
-    if may_inspect(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
+    if may_validate(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
         raise ValueError(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
             "because the control variate cannot process -inf. Use rebar, or another estimator."

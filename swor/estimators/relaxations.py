@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.checks import may_inspect
+from swor.checks import may_validate
 from swor.estimators.variables import evaluate_relaxed, relaxable
 from swor.samplers.race import gumbel_like
 from swor.types import Cost, score
@@ -170,7 +170,7 @@ def checked_temperature(temperature: float | Tensor) -> float | Tensor:
                 "Use one temperature for the whole batch."
             )
         temperature = temperature.reshape(())
-        if not may_inspect(temperature):
+        if not may_validate(temperature):
             return temperature
     number = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not number > 0.0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from swor.checks import check_same, check_shape
+from swor.math.murthy import variance_of_pairs
 from swor.math.ratios import log_draws, log_first_draw
 from swor.types import Sample, Scheme, Weights
 
@@ -79,7 +80,6 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
         raise ValueError(
             "the sample has k = 1; expected k >= 2 to estimate a variance. Increase k."
         )
-    first, second = (x.exp() for x in log_draws(sample.log_p, sample.log_rest))
-    excess = first.unsqueeze(-1) * (second - first.unsqueeze(-2))  # p_i p_j (R_ij − R_i R_j)
-    difference = cost.unsqueeze(-1) - cost.unsqueeze(-2)
-    return 0.5 * (excess * difference.square()).sum((-1, -2)).to(cost.dtype)
+    pairs = variance_of_pairs(sample.log_p, sample.log_rest)
+    difference = cost.double().unsqueeze(-1) - cost.double().unsqueeze(-2)
+    return 0.5 * (pairs * difference.square()).sum((-1, -2)).to(cost.dtype)

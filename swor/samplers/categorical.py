@@ -16,6 +16,7 @@ from swor.checks import (
     check_possible,
     check_shape,
     may_inspect,
+    may_validate,
 )
 from swor.math.logspace import log_remaining, working_dtype
 from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
@@ -193,7 +194,7 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
     if given is None:
         return likeliest(log_probs, k - m)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    if may_inspect(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+    if may_validate(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
         raise ValueError(
             "summed contains an outcome twice; expected distinct outcomes. Remove the duplicates."
         )

@@ -13,7 +13,7 @@ from swor.checks import check_k, check_log_probs, may_inspect
 from swor.math.logspace import working_dtype
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
-from swor.samplers.model import DistinctSequences
+from swor.samplers.model import SampledSequences
 from swor.samplers.stream import first_distinct, log_mass_outside_product, threshold
 from swor.samplers.tree_race import top_k_outcomes
 
@@ -132,7 +132,7 @@ class Factorized:
         """Draw outcomes that may repeat, as indices, (*batch, k, n)."""
         return independent(self.log_probs.detach(), k, generator).mT
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
         A single variable or a small product is sampled as one categorical variable. A large product is
@@ -147,13 +147,13 @@ class Factorized:
             return full._from_stream(k, generator)
         return full._from_search(k, generator)
 
-    def _from_table(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def _from_table(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         table = fuse(self.log_probs, self.length).squeeze(-2)
         top = top_k_outcomes(table, k, generator)
         value = unfuse(top.indices.unsqueeze(-1), self.categories, self.length)
-        return DistinctSequences(value, self.log_prob(value), top.log_rest, top.kappa)
+        return SampledSequences(value, self.log_prob(value), top.log_rest, top.kappa)
 
-    def _from_search(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def _from_search(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         size = 1
         while self.categories ** (size + 1) <= FUSED and size < self.length:
             size += 1
@@ -161,7 +161,7 @@ class Factorized:
         value = unfuse(found.value, self.categories, size)[..., : self.length]
         return found._replace(value=value)
 
-    def _from_stream(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def _from_stream(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
         stream = flat.independent(k, generator)
         value, short = first_distinct(stream, self.categories, k)
@@ -171,7 +171,7 @@ class Factorized:
         log_rest = log_mass_outside_product(flat.log_probs, value, log_p)
         kappa = threshold(log_p, log_rest, generator)
         parts = (value, log_p, log_rest, kappa)
-        return DistinctSequences(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
+        return SampledSequences(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
 
     def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
         """Extend streams that have too few distinct values, and search where they still have too few."""

@@ -65,7 +65,7 @@ class SequenceModel(Protocol[State]):
         ...
 
 
-class DistinctSequences(NamedTuple):
+class SampledSequences(NamedTuple):
     """Distinct sequences in the order in which they were sampled, without gradient."""
 
     value: Tensor  # (*batch, k, length)
@@ -91,7 +91,7 @@ class DrawsWholeSequences(ScoresWholeSequences, Protocol):
         """Draw k independent sequences, (*batch, k, length)."""
         ...
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctSequences:
+    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         """Draw k distinct sequences with the distribution of a stochastic beam search."""
         ...
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.checks import check_k, check_normalized, check_possible, may_inspect
+from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
 from swor.samplers.model import (
-    DistinctSequences,
     DrawsWholeSequences,
+    SampledSequences,
     SequenceModel,
     State,
     all_ended,
@@ -82,7 +82,7 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-def _to_sample(model: SequenceModel[State], found: DistinctSequences, scheme: Scheme) -> Sample:
+def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Scheme) -> Sample:
     check_possible(found.log_p, "sequences")  # before the model scores impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
@@ -119,7 +119,7 @@ def ancestral_sample(
     """
     check_k(k)
     value, log_p = _ancestral(model, k, generator)
-    if may_inspect(log_p) and not bool(log_p.isfinite().all()):
+    if may_validate(log_p) and not bool(log_p.isfinite().all()):
         raise ValueError(
             "a sampled sequence has the log-probability NaN or -inf; expected normalised "
             "log-probabilities from every step. Check whether a step masks every symbol."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.math.logspace import log1mexp, log_remaining
+from swor.math.logspace import log1mexp, log_remaining, without_autocast
 from swor.samplers.race import gumbel_like
 
 
@@ -73,7 +73,9 @@ def _log_mass_of_branches(log_probs: Tensor, value: Tensor) -> Tensor:
     together = torch.cat([torch.ones_like(equal[..., :1]), equal[..., :-1]], dim=-1).cumprod(-1)
     together = together.bool()  # the same prefix before variable t
     taken = torch.nn.functional.one_hot(value, log_probs.shape[-1])  # (batch, k, n, c)
-    taken = torch.einsum("bstn,btnc->bsnc", together.to(log_probs.dtype), taken.to(log_probs.dtype))
+    with without_autocast(log_probs):
+        shared = together.to(log_probs.dtype)
+        taken = torch.einsum("bstn,btnc->bsnc", shared, taken.to(log_probs.dtype))
     left = log_probs.unsqueeze(-3).masked_fill(taken > 0, -torch.inf).logsumexp(-1)
     chosen = log_probs.gather(-1, value.mT).mT
     prefix = torch.cat([torch.zeros_like(chosen[..., :1]), chosen[..., :-1]], dim=-1).cumsum(-1)

@@ -110,8 +110,9 @@ def docstrings() -> dict[str, str]:
 
     found: dict[str, str] = {}
     for statement in ast.parse(inspect.getsource(swor)).body:
-        if isinstance(statement, ast.ImportFrom) and statement.module:
-            defined = definitions(importlib.import_module(statement.module))
+        module = statement.module if isinstance(statement, ast.ImportFrom) else None
+        if module is not None and module.startswith("swor."):
+            defined = definitions(importlib.import_module(module))
             found |= {alias.name: defined[alias.name] for alias in statement.names}
     return found
 

@@ -30,7 +30,7 @@ Rule = Callable[[Sample], Weights]
 class ScoreFunctionEstimate:
     r"""An estimator that draws a new sample at every call and returns its surrogate loss.
 
-    $$\sum_s w_s \bigl(f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s)\bigr)$$
+    $$\sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr)$$
 
     Call it as ``estimate(f, dist, k, generator=…)``.
 

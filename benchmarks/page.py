@@ -39,6 +39,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "vae-shares": "How is the time of this VAE step divided?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
     "tsp-shares": "How is the time of this travelling salesman step divided?",
+    "rl4co": "What does a training step of rl4co's attention model cost, beside its own?",
     "soak": "Does memory stay flat?",
 }
 

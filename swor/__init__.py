@@ -1,6 +1,15 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
+import warnings
+from importlib.metadata import version
+
+# Without NumPy, which swor does not use, torch warns when it is imported.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    import torch as _torch
+
 from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.checks import set_validate_values
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
@@ -36,9 +45,12 @@ from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_samp
 from swor.estimators.unordered import murthy_variance, unordered_set
 from swor.estimators.vimco import vimco
 from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
+from swor.programs.runs import DistinctRuns
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.samplers.distinct import distinct_from_stream
 from swor.samplers.distributions import sample
 from swor.samplers.factorized import Factorized
+from swor.samplers.incremental import DistinctSequences
 from swor.samplers.model import SequenceModel
 from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.strata import stratified_sample, systematic_sample
@@ -48,6 +60,8 @@ __all__ = [
     "ESTIMATORS",
     "Baseline",
     "ControlVariate",
+    "DistinctRuns",
+    "DistinctSequences",
     "Estimator",
     "Factorized",
     "GroupStatistics",
@@ -65,6 +79,7 @@ __all__ = [
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
+    "distinct_from_stream",
     "exact",
     "gradient_moments",
     "greedy",
@@ -94,6 +109,7 @@ __all__ = [
     "risk",
     "sample",
     "sampled_baseline",
+    "set_validate_values",
     "single_sample",
     "stochastic_beam_search",
     "straight_through",
@@ -110,3 +126,6 @@ __all__ = [
     "vimco",
     "with_replacement",
 ]
+
+__version__ = version("swor")
+del _torch

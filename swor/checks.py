@@ -4,13 +4,47 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
 
 
+_validate_values = True
+
+
+def set_validate_values(enabled: bool) -> None:
+    """Turn the checks of tensor values on or off, for the whole process.
+
+    The library checks values on the CPU: probabilities that sum to 1, costs that are finite. Each check
+    reads a tensor and takes a few microseconds. It never checks values on an accelerator, where reading
+    them would synchronise the device, or during compilation. Checks of shapes and dtypes, which are
+    free, stay on. ``torch.distributions`` has the same switch, ``Distribution.set_default_validate_args``.
+
+    Args:
+        enabled: whether values are checked.
+
+    >>> import swor
+    >>> swor.set_validate_values(False)
+    >>> s = swor.gumbel_top_k(torch.zeros(3), 2)  # not normalised, and nobody notices
+    >>> swor.set_validate_values(True)
+    """
+    global _validate_values
+    _validate_values = enabled
+
+
 def may_inspect(*tensors: Tensor) -> bool:
-    """Whether tensor values may be read: not during compilation, nor if it would synchronise a device."""
-    return not torch.compiler.is_compiling() and all(t.device.type == "cpu" for t in tensors)
+    """Whether tensor values may be read.
+
+    They may not during compilation, under ``torch.func.vmap``, or if that would synchronise a device.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return all(t.device.type == "cpu" and not is_functorch_wrapped_tensor(t) for t in tensors)
+
+
+def may_validate(*tensors: Tensor) -> bool:
+    """Whether tensor values may be read, and checks of values are on."""
+    return _validate_values and may_inspect(*tensors)
 
 
 def check_log_probs(name: str, log_p: Tensor) -> None:
@@ -29,7 +63,7 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
 
 def check_not_nan(name: str, log_p: Tensor) -> None:
     """Check that log-probabilities are finite or −inf."""
-    if may_inspect(log_p) and not bool((log_p < torch.inf).all()):
+    if may_validate(log_p) and not bool((log_p < torch.inf).all()):
         raise ValueError(
             f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
             "Check the computation that produced them, or normalise with torch.log_softmax."
@@ -83,7 +117,7 @@ def check_k(k: int, support: int | None = None) -> None:
 
 def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
     """Check that all probabilities sum to 1, up to the rounding of a product of ``steps`` factors."""
-    if not may_inspect(total):
+    if not may_validate(total):
         return
     right = (total - 1.0).abs() <= TOLERANCE[dtype] * steps
     if not bool(right.all()):
@@ -96,7 +130,7 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
 
 def check_possible(log_p: Tensor, what: str = "outcomes") -> None:
     """Check that every sampled outcome has a positive probability, so that the support is large enough."""
-    if may_inspect(log_p) and bool((log_p == -torch.inf).any()):
+    if may_validate(log_p) and bool((log_p == -torch.inf).any()):
         k = log_p.shape[-1]
         support = int((log_p > -torch.inf).sum(-1).min())
         raise ValueError(

@@ -4,10 +4,12 @@ A sampler returns a :class:`Sample`. A rule turns it into :class:`Weights`, cons
 depend on the cost $f$. The weights turn the costs of the samples into an estimate:
 
 $$e = \sum_s w_s f_s, \qquad b_s = \sum_{s'} M_{ss'} f_{s'}, \qquad
-L = \sum_s w_s \bigl(f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s)\bigr),$$
+L = \sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr),$$
 
 where $\bot$ stops the gradient. The value of $L$ is the estimate of $E[f]$, and its gradient is the
-estimate of $\nabla E[f]$. If $f$ itself carries gradient, this includes the pathwise term.
+estimate of $\nabla E[f]$. If $f$ itself carries gradient, this includes the pathwise term. The factor
+$p_s / \bot(p_s) - 1$ is zero and has the gradient of $\log p_s$. Its higher derivatives are right as
+well, so those of $L$ are unbiased for those of $E[f]$, as with DiCE (Foerster et al., 2018).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor.checks import check_same, check_shape, may_inspect
+from swor.checks import check_same, check_shape, may_validate
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
@@ -48,7 +50,7 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
 class Sample:
-    """k outcomes of a discrete random variable, in the order in which they were drawn.
+    """A sample of k outcomes of a discrete random variable, in the order in which they were drawn.
 
     Attributes:
         value: the outcomes, (*batch, k, *event).
@@ -130,9 +132,11 @@ class Weights:
     ) -> Tensor:
         r"""Return the surrogate loss, to be averaged over the batch and differentiated.
 
-        $$L = \sum_s w_s (f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s))$$
+        $$L = \sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr)$$
 
-        Its value estimates $E[f]$ and its gradient estimates $\nabla E[f]$.
+        Its value estimates $E[f]$ and its gradient estimates $\nabla E[f]$. The loss can be
+        differentiated any number of times: for an unbiased rule, its Hessian is an unbiased estimate of
+        $\nabla^2 E[f]$.
 
         Args:
             cost: the cost $f_s$ of every sample, (*batch, k). If it carries gradient, the pathwise term
@@ -151,11 +155,15 @@ class Weights:
             | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
             | (Kool et al., 2020), equations (17) and (20)
             | https://arxiv.org/abs/2002.06043
+
+            | DiCE: The Infinitely Differentiable Monte-Carlo Estimator (Foerster et al., 2018)
+            | https://arxiv.org/abs/1802.05098
         """
         self._check(cost)
         weights = self if log_p is None else self.off_policy(log_p)
-        advantage = cost.detach() - weights._subtract(cost.detach(), baseline)
-        return (weights.weight * (cost + score(weights.log_p) * advantage)).sum(-1)
+        advantage = cost - weights._subtract(cost.detach(), baseline)
+        change = torch.exp(score(weights.log_p)) - 1.0  # exactly 0; expm1 has no gradient compiled
+        return (weights.weight * (cost + change * advantage)).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:
         r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.
@@ -179,6 +187,7 @@ class Weights:
                     f"baseline has shape {tuple(baseline.shape)}; expected one that broadcasts to "
                     f"the cost, {tuple(cost.shape)}. Add an axis, for instance with baseline[..., None]."
                 )
+            self._check_finite("baseline", baseline, baseline.isfinite())
             return baseline.detach()
         if isinstance(baseline, str):
             if baseline != "built-in":
@@ -192,10 +201,15 @@ class Weights:
     def _check(self, given: Tensor, name: str = "cost") -> None:
         check_shape(name, given, tuple(self.weight.shape), "one number for every sample")
         check_same(name, given, "the weights", self.weight)
-        if may_inspect(given) and bool(given.isnan().any()):
+        self._check_finite(name, given, given.isfinite() if name == "cost" else given < torch.inf)
+
+    @staticmethod
+    def _check_finite(name: str, given: Tensor, allowed: Tensor) -> None:
+        if may_validate(given) and not bool(allowed.all()):
             raise ValueError(
-                f"{name} contains NaN; expected a number for every sample. Check the computation "
-                "that produced it; the estimate would be NaN as well."
+                f"{name} contains NaN or an infinite number; expected a finite number for every "
+                "sample. Check the computation that produced it; the estimate would be NaN as well. "
+                "Mask an impossible outcome in the distribution, not by its cost."
             )
 
 

@@ -13,13 +13,18 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL: dict[str, Callable[[ModuleType], None]] = {
     "distributed": lambda example: example.main(3, 1, "loky", None),
+    "evaluate_to_standard_error": lambda example: example.main(steps=200, questions=2),
     "language_model": lambda example: example.main(steps=1),
     "latent": lambda example: example.main(steps=8),
     "off_policy": lambda example: example.main(repeats=2000),
     "policy": lambda example: example.main(steps=4),
+    "simulator": lambda example: example.main(repeats=5),
     "vae": lambda example: example.main(epochs=2),
 }
-TESTED_ELSEWHERE = {"compare_estimators": "test_diagnostics.py"}
+TESTED_ELSEWHERE = {
+    "compare_estimators": "diagnostics/test_compare.py",
+    "routing_rl4co": "integrations/test_rl4co.py",
+}
 NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
 
 

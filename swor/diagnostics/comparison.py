@@ -1,4 +1,4 @@
-"""The result of a comparison: a table, a frame, a plot and a recommendation."""
+"""The result of a comparison: a table, a data frame, a plot and a recommendation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Estimators side by side; ``print`` it, or call ``recommend``, ``to_frame`` or ``plot``.
+    """The result of :func:`compare`: ``print`` it, or call ``recommend``, ``to_frame`` or ``plot``.
 
     Attributes:
         rows: one for each estimator.
         k: the number of samples at equal k.
         evaluations: the number of evaluations at equal evaluations.
-        repeats: the number of estimates behind each number.
-        exact: whether the bias is measured against the exact gradient.
-        left_out: estimators that could not be compared, and why.
+        repeats: the number of estimates of each estimator.
+        exact: whether the bias is relative to the exact gradient.
+        left_out: estimators that could not be compared, with the reasons.
     """
 
     rows: tuple[Row, ...]
@@ -39,7 +39,7 @@ class Comparison:
     left_out: Mapping[str, str]
 
     def recommend(self) -> str:
-        """The estimator to use, in a sentence, with the evidence."""
+        """Return which estimator to use, in a sentence, with the evidence."""
         return recommend(self.rows, self.evaluations)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Comparison:
         return "\n".join([self._title, "", *table, *self._notes])
 
     def __rich__(self) -> Table:
-        """For ``rich.print``."""
+        """Return a table for ``rich.print``."""
         table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
         for i, name in enumerate(HEADER):
             table.add_column(name, justify="left" if i == 0 else "right")
@@ -61,17 +61,17 @@ class Comparison:
         return table
 
     def print(self) -> None:
-        """Show the table and the recommendation on the terminal."""
+        """Print the table and the recommendation to the terminal."""
         console = _needs("rich.console").Console()
         console.print(self)
         console.print(self.recommend())
 
     def to_frame(self) -> Any:
-        """A ``pandas.DataFrame`` with one row for each estimator."""
+        """Return a ``pandas.DataFrame`` with one row for each estimator."""
         return _needs("pandas").DataFrame([_record(row) for row in self.rows])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Log-variances at equal k and at equal evaluations, with two standard errors."""
+        """Plot the log-variances at equal k and at equal evaluations, with two standard errors."""
         ax = _needs("matplotlib.pyplot").gca() if ax is None else ax
         return plot(self.rows, self.k, self.evaluations, ax)
 
@@ -87,11 +87,11 @@ class Comparison:
         against = "the exact gradient" if self.exact else "the mean of the other unbiased ones"
         left_out = [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
         learned = [
-            f"{row.name} has learned for {row.at_k.moments.warm_up} steps beforehand"
+            f"{row.name} was trained for {row.at_k.moments.warm_up} steps before it was measured"
             for row in self.rows
             if row.at_k.moments.warm_up
         ]
-        return [f"z: bias in standard errors, against {against}", *learned, *left_out]
+        return [f"z: bias in standard errors, relative to {against}", *learned, *left_out]
 
 
 HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
@@ -140,7 +140,7 @@ def _record(row: Row) -> dict[str, object]:
 
 
 def _needs(module: str) -> ModuleType:
-    """An optional package, or an error that names the extra."""
+    """Import an optional package, or raise an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

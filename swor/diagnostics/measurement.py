@@ -12,15 +12,15 @@ BIASED_FROM = 6.0  # see swor.diagnostics.bias
 
 @dataclass(frozen=True)
 class Measurement:
-    """An estimator at one k.
+    """The measurements of an estimator at one k.
 
     Attributes:
         k: the number of samples.
-        evaluations: of f, for one estimate.
-        z: the z-score of its bias; NaN where there was nothing to compare with.
+        evaluations: the number of evaluations of f for one estimate.
+        z: the z-score of its bias; NaN if there was no gradient to compare with.
         moments: of its gradient.
-        seconds: for one estimate and its gradient.
-        eps: rounding of the gradients.
+        seconds: the time of one estimate and its gradient.
+        eps: the rounding error of the gradients.
     """
 
     k: int
@@ -32,7 +32,7 @@ class Measurement:
 
     @property
     def log_variance(self) -> float:
-        """Of the trace of the covariance of the gradient; −inf if that is below rounding."""
+        """The log of the trace of the covariance of the gradient; −inf if the trace is rounding error."""
         m = self.moments
         rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
         trace = float(m.trace)
@@ -40,20 +40,20 @@ class Measurement:
 
     @property
     def log_variance_error(self) -> float:
-        """Its standard error."""
+        """The standard error of ``log_variance``."""
         constant = self.log_variance == -math.inf
         return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
 
 
 @dataclass(frozen=True)
 class Row:
-    """An estimator.
+    """An estimator, measured at equal k and at equal evaluations.
 
     Attributes:
         name: of the estimator.
-        unbiased: as registered; None if that is not known.
+        unbiased: as registered; None if it is not registered.
         at_k: measured at equal k.
-        at_evaluations: measured at equal evaluations; None if even the smallest k takes more.
+        at_evaluations: measured at equal evaluations; None if even the smallest k needs more.
     """
 
     name: str
@@ -63,5 +63,5 @@ class Row:
 
     @property
     def looks_biased(self) -> bool:
-        """Whether it is registered as biased, or was measured to be."""
+        """Whether it is registered as biased, or a bias was measured."""
         return self.unbiased is False or self.at_k.z > BIASED_FROM

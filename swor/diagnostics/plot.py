@@ -1,4 +1,4 @@
-"""A comparison as a picture."""
+"""The plot of a comparison."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from swor.diagnostics.measurement import Measurement, Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE = "#0072B2", "#D55E00"  # a colour-blind reader can tell these apart
+BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable for colour-blind readers
 
 
 def plot(rows: Sequence[Row], k: int, evaluations: int, ax: Axes) -> Axes:
-    """Log-variance of every estimator, least first; hollow at equal k, solid at equal evaluations."""
+    """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
     rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
     measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
     finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]

@@ -1,4 +1,4 @@
-"""A sentence that says which estimator to use, and why."""
+"""A sentence that recommends an estimator, with the evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swor.diagnostics.measurement import Measurement, Row
 
 
 def recommend(rows: Sequence[Row], evaluations: int) -> str:
-    """The unbiased estimator of least variance at equal evaluations, and what comes close."""
+    """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
     fair = {
         row.name: row.at_evaluations
         for row in rows
@@ -35,7 +35,7 @@ def _first(name: str, best: Measurement) -> str:
 
 
 def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -> list[str]:
-    """Those that cannot be told from the best, and by how much the first of the others is worse."""
+    """Name the estimators that are as good within the error, and by how much the next one is worse."""
     close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
     behind = [name for name in names if name not in close]
     said = []

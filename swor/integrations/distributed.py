@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.checks import check_k, check_possible, may_inspect
+from swor.checks import check_k, check_possible, may_validate
 from swor.math.logspace import working_dtype
 from swor.samplers.tree_race import top_k_outcomes
 from swor.types import Sample, Scheme
@@ -203,7 +203,7 @@ def _check(logits: Tensor, k: int) -> None:
 
 
 def _check_masses(log_mass: Tensor) -> None:
-    if may_inspect(log_mass) and not bool((log_mass < torch.inf).all()):
+    if may_validate(log_mass) and not bool((log_mass < torch.inf).all()):
         wrong = ~(log_mass < torch.inf).reshape(-1, log_mass.shape[-1])
         ranks = wrong.any(0).nonzero().flatten().tolist()
         raise ValueError(

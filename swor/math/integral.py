@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math.logspace import expm1
+from swor.math.logspace import expm1, without_autocast
 
 
 def nodes_for(dtype: torch.dtype) -> int:
@@ -148,7 +148,8 @@ def log_draws(
     v = torch.exp(
         torch.cat([half - f.log_u, half], dim=-2)
     )  # with each factor left out, and with all
-    log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
+    with without_autocast(v):
+        log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
     log_one, log_two = log_sums[..., :-1, -1], log_sums[..., :-1, :-1]
     first = log_one + f.log_p_over_u
     second = log_two.sub_(log_one.unsqueeze(-1)).add_(f.log_p_over_u.unsqueeze(-2))

@@ -13,6 +13,11 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
+def without_autocast(like: Tensor) -> torch.autocast:
+    """A context in which an autocast around the library does not lower the precision of products."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
 def expm1(x: Tensor) -> Tensor:
     r"""$e^x - 1$ without cancellation, also in compiled code.
 

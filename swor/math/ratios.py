@@ -89,7 +89,7 @@ def log_prob_set(
     """
     full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    inner = _without_edges(full, rest, log_total)
+    inner = without_edges(full, rest, log_total)
     total = log_total.unsqueeze(-1)
     log_prob: Tensor = module.log_prob_set(inner.log_p - total, inner.log_rest - log_total)
     log_prob = torch.where(inner.covered, 0.0, log_prob)
@@ -208,7 +208,7 @@ class _Ratios(NamedTuple):
 def _compute(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Ratios:
     full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, full.shape[-1])]
-    inner = _without_edges(full, rest, log_total)
+    inner = without_edges(full, rest, log_total)
     log_first, log_second = module.log_draws(inner.log_p, inner.log_rest, second_order=second_order)
     log_first = log_first.masked_fill(inner.impossible, -torch.inf)
     log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # the fast axis in memory
@@ -236,7 +236,7 @@ def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Te
     )  # weights are 0 if there is no mass
 
 
-class _Interior(NamedTuple):
+class Interior(NamedTuple):
     """Probabilities without the edge cases, and where the edge cases were."""
 
     log_p: Tensor  # (*batch, k)
@@ -245,10 +245,11 @@ class _Interior(NamedTuple):
     covered: Tensor  # (*batch,), where no mass is left outside
 
 
-def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> _Interior:
+def without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> Interior:
+    """Replace impossible elements and a rest of no mass, for which the formulas have no limit."""
     impossible, covered = log_p == -torch.inf, log_rest == -torch.inf
     overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
-    return _Interior(
+    return Interior(
         torch.where(impossible, overwhelming, log_p),
         torch.where(covered, log_total, log_rest),
         impossible,

@@ -72,7 +72,10 @@ def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
     """Both tables, cached; during compilation they become constants of the graph instead."""
     if torch.compiler.is_compiling():
         return levels(k, device), pairs(k, device)
-    return _levels(k, device), _pairs(k, device)
+    with torch.inference_mode(
+        False
+    ):  # an inference tensor in the cache would break later gradients
+        return _levels(k, device), _pairs(k, device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:
@@ -138,7 +141,7 @@ def log_draws(
 def inverse(order: Tensor) -> Tensor:
     """The inverse of each permutation, (k, *batch)."""
     places = torch.arange(len(order), device=order.device).view(-1, *[1] * (order.dim() - 1))
-    return torch.empty_like(order).scatter_(0, order, places.expand_as(order))
+    return torch.empty_like(order).scatter(0, order, places.expand_as(order))
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:

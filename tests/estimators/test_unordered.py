@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import permutations
 
+import mpmath
 import pytest
 import torch
 from problems import log_probabilities, seeded
@@ -12,6 +14,7 @@ from torch.distributions import Categorical
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.diagnostics.enumeration import exact_moments
+from swor.math.murthy import variance_of_pairs
 
 N = 4
 
@@ -103,3 +106,61 @@ def test_murthys_variance_is_unbiased(k):
     variance = (drawn.probability * (estimate - (log_probs.exp() * cost).sum()).square()).sum()
     ours = (drawn.probability * swor.murthy_variance(drawn.sample, costs)).sum()
     assert (ours - variance).abs() <= 1e-12
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 40.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("k", [2, 4, 12])
+def test_murthys_variance_is_never_negative(k, dtype, scale):
+    log_probs = log_probabilities(300, 16, scale=scale).to(dtype)
+    sample = swor.gumbel_top_k(log_probs, k, generator=seeded())
+    cost = 80.0 * torch.randn(300, k, generator=seeded(1)).to(dtype)
+    variance = swor.murthy_variance(sample, cost)
+    assert variance.isfinite().all() and (variance >= 0).all()
+    assert (variance > 0).any() or scale > 1.0
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "rest", "rtol"),
+    [
+        (("0.7", "1e-2", "1e-3"), "1e-5", 1e-11),  # a difference of ratios has six digits left
+        (("0.5", "0.3"), "1e-9", 1e-7),  # and here none
+        (("0.5", "0.3", "0.01", "0.02"), "0.1", 1e-12),
+    ],
+)
+def test_murthys_variance_keeps_its_digits_where_the_sample_has_nearly_all_the_mass(
+    probabilities, rest, rtol
+):
+    with mpmath.workdps(60):
+        total = sum(map(mpmath.mpf, probabilities)) + mpmath.mpf(rest)
+        p, rest = [mpmath.mpf(x) / total for x in probabilities], mpmath.mpf(rest) / total
+        expected = torch.tensor(
+            [[float(pair_variance(p, rest, i, j)) for j in range(len(p))] for i in range(len(p))],
+            dtype=torch.float64,
+        )
+        log_p = torch.tensor([float(mpmath.log(x)) for x in p], dtype=torch.float64)
+        log_rest = torch.tensor(float(mpmath.log(rest)), dtype=torch.float64)
+    pairs = variance_of_pairs(log_p, log_rest)
+    torch.testing.assert_close(pairs, expected, rtol=rtol, atol=0)
+
+
+def pair_variance(p, rest, i, j):
+    """p_i p_j (R_ij − R_i R_j), from the probabilities of sets."""
+    if i == j:
+        return mpmath.mpf(0)
+
+    def q(*left_out):
+        return set_probability([x for n, x in enumerate(p) if n not in left_out], rest)
+
+    return p[i] * p[j] * (q(i, j) / q() - q(i) * q(j) / q() ** 2)
+
+
+def set_probability(p, rest):
+    """The sum over all orderings, where what is left out is no part of the domain."""
+    total = mpmath.mpf(0)
+    for order in permutations(p):
+        left, term = sum(p) + rest, mpmath.mpf(1)
+        for x in order:
+            term, left = term * x / left, left - x
+        total += term
+    return total

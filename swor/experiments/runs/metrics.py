@@ -133,7 +133,9 @@ class Bar:
         enabled: only the main process shows it.
     """
 
-    def __init__(self, steps: int, examples: int, epochs: int, start: int, *, enabled: bool) -> None:
+    def __init__(
+        self, steps: int, examples: int, epochs: int, start: int, *, enabled: bool
+    ) -> None:
         from rich.progress import (
             BarColumn,
             Progress,

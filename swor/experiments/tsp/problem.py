@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from swor.checks import may_inspect
+from swor.checks import may_validate
 from swor.experiments.runs.errors import UserError
 
 
@@ -59,7 +59,7 @@ def check_instances(instances: Tensor) -> None:
             f"the instances have shape {tuple(instances.shape)}; expected (batch, nodes, 2) with "
             "at least two nodes: x and y of every node of every instance."
         )
-    if may_inspect(instances) and not bool(instances.isfinite().all()):
+    if may_validate(instances) and not bool(instances.isfinite().all()):
         wrong = int((~instances.isfinite()).flatten(1).any(1).nonzero()[0])
         raise ValueError(
             f"instance {wrong} has a coordinate that is NaN or infinite; expected numbers. "

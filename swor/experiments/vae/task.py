@@ -111,8 +111,8 @@ def surrogate(
 ) -> Tensor:
     r"""Per image, the −ELBO in value, its gradient estimate in gradient, (batch,).
 
-    With the analytic KL, ``eq:elbo_grad_analytic_kl``; for ARSM with the sampled one, whose cost is
-    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, ``eq:elbo_grad_sample_kl_minimal``.
+    With the analytic KL, Kool et al. (2020), equation (59); for ARSM with the sampled one, whose cost is
+    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61).
     """
 
     def cost(z: Tensor) -> Tensor:

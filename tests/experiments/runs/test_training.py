@@ -154,6 +154,8 @@ def test_a_command_trains_in_a_folder_and_finishes_there(
     assert json.loads((path / "settings.json").read_text())["settings"]["epochs"] == 1
     again = replace(settings, out=None, resume=path, epochs=3)
     with pytest.raises(KeyboardInterrupt):
-        run(Toy(strike=(2, signal.SIGINT)), again, command="toy", name="toy", finish=finished.append)
+        run(
+            Toy(strike=(2, signal.SIGINT)), again, command="toy", name="toy", finish=finished.append
+        )
     assert finished == [path]  # it is not finished
     assert f"swor toy --resume {path}" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""Programs that make random choices, as distributions over their runs."""

@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP_DONE := $(VENV)/.setup-done
 DOCS_DONE := $(VENV)/.docs-done
+VLLM_VENV := .venv-vllm
+VLLM_DONE := $(VLLM_VENV)/.setup-done
 # measure.py is what they share, and the others have targets of their own.
 BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py,\
 	$(sort $(wildcard benchmarks/*.py)))
@@ -19,7 +21,7 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow lint format bench bench-page soak docs dist reproduce clean
+.PHONY: help setup test test-slow test-vllm lint format bench bench-page soak docs dist reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +44,18 @@ test: lint ## lint, then run every test that is not marked slow, and the doctest
 
 test-slow: setup ## run the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+# vLLM wants other versions of what the rest uses, so it has an environment of its own.
+$(VLLM_DONE): pyproject.toml constraints-vllm.txt
+	@test -e $@ || { echo "Setting up $(VLLM_VENV)"; $(PYTHON) -m venv --clear $(VLLM_VENV); }
+	@rm -f $@
+	$(VLLM_VENV)/bin/python -m pip install --disable-pip-version-check -qq --no-deps \
+		-r constraints-vllm.txt -e .
+	@touch $@
+
+test-vllm: $(VLLM_DONE) ## test completions from vLLM, in .venv-vllm
+	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
+		$(PYTEST_ARGS)
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .
@@ -81,5 +95,5 @@ reproduce: setup ## reproduce the paper's results in a short run
 	$(BIN)/swor reproduce
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

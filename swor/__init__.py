@@ -18,6 +18,7 @@ from swor.estimators.baselined import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
+from swor.estimators.best_of import BestOf, best_of
 from swor.estimators.binary import arm, disarm
 from swor.estimators.control_variates import ControlVariate, rebar, relax
 from swor.estimators.importance import (
@@ -45,6 +46,7 @@ from swor.types import Sample, Scheme, Weights
 
 __all__ = [
     "ESTIMATORS",
+    "BestOf",
     "ControlVariate",
     "Estimator",
     "Factorized",
@@ -59,6 +61,7 @@ __all__ = [
     "arsm",
     "batch_mean",
     "beam_search",
+    "best_of",
     "compare",
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",

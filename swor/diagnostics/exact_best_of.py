@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.checks import check_count
-from swor.math.best_of.weights import share_ties
+from swor.math.best_of.weights import ascending
 from swor.samplers.distributions import support
 from swor.types import Cost
 
@@ -16,7 +16,8 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     r"""$J_m = \sum_j f_{(j)} (P_j^m - P_{j-1}^m)$ with $P_j = p_{(1)} + \dots + p_{(j)}$; differentiable.
 
     The expected maximum of $m$ independent draws, with all outcomes in ascending order of $f$. It is what
-    :func:`swor.best_of` estimates. Outcomes that tie share the gradient of $f$ equally.
+    :func:`swor.best_of` estimates. Where outcomes tie, the gradient of $f$ is
+    that of the likelier one.
 
     Args:
         f: the value of every outcome, from (*batch, |D|, *event) to (*batch, |D|).
@@ -34,9 +35,7 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     check_count("m", m)
     domain = support(dist)
     value = f(domain.value)
-    key = value.detach() if largest else -value.detach()
-    order = key.sort(dim=-1, stable=True).indices
+    order = ascending((value if largest else -value).detach(), domain.log_p.detach())
     below = domain.log_p.exp().gather(-1, order).cumsum(-1)
     before = torch.cat([torch.zeros_like(below[..., :1]), below[..., :-1]], dim=-1)
-    chance = (below**m - before**m).gather(-1, order.argsort(-1))
-    return (share_ties(chance, key) * value).sum(-1)
+    return ((below**m - before**m) * value.gather(-1, order)).sum(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_count, check_same, check_shape, may_inspect
-from swor.math.best_of.weights import BestOfWeights, best_of_variance, best_of_weights, share_ties
+from swor.math.best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.types import Sample, Scheme, score
 
 
@@ -49,8 +49,8 @@ class BestOf:
 
         Args:
             f: the value of every sample, (*batch, k). Where it carries gradient, the pathwise term is
-                included: the gradient of the outcome that attains the maximum. Outcomes that tie for
-                it share the gradient equally.
+                included: the gradient of the outcome that attains the maximum, and of the likelier
+                one where two tie for it.
             log_p: log-probability, (*batch, k), of the policy to differentiate, if it is not the one
                 sampled from; each of the m draws is then corrected by its ratio.
 
@@ -79,7 +79,7 @@ class BestOf:
             (*batch,)
         """
         check_values("f", f, self.sample)
-        _check_room(self.sample, 2 * self.m, f"the variance of the best of m = {self.m}")
+        _check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
         signed = f if self.largest else -f
         return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
 
@@ -92,8 +92,7 @@ class BestOf:
 
 def surrogate(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
     """Σ w f + c (log p − ⊥ log p), (*batch,); without the second term if there is no log p."""
-    weight = share_ties(found.weight, f.detach()) if f.requires_grad else found.weight
-    value = (weight * f).sum(-1)
+    value = (found.weight * f).sum(-1)
     if log_p is not None:
         value = value + (found.coefficient * score(log_p)).sum(-1)
     return value.to(f.dtype)
@@ -154,7 +153,7 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
     """
     sample.require("best_of", Scheme.WITHOUT_REPLACEMENT)
     check_count("m", m)
-    _check_room(sample, m, f"the best of m = {m}")
+    _check_room(sample, m, "the best of m draws")
     return BestOf(sample, m, largest)
 
 

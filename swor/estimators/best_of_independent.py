@@ -28,7 +28,7 @@ from torch.distributions import Distribution
 
 from swor.checks import check_count
 from swor.estimators.best_of import check_values, surrogate
-from swor.math.best_of.weights import BestOfWeights
+from swor.math.best_of.weights import BestOfWeights, ascending
 from swor.math.logspace import working_dtype
 from swor.samplers.distributions import sample as draw
 from swor.types import Cost, Sample, Scheme
@@ -65,8 +65,10 @@ class IndependentBestOf:
 
     def _find(self, f: Tensor) -> BestOfWeights:
         sign = 1.0 if self.largest else -1.0
-        f, order = (sign * f.to(working_dtype(f.dtype))).sort(dim=-1, stable=True)
-        k, m, back = f.shape[-1], self.m, order.argsort(-1)
+        f = sign * f.to(working_dtype(f.dtype))
+        order = ascending(f, self.sample.log_p.detach())
+        f, back = f.gather(-1, order), order.argsort(-1)
+        k, m = f.shape[-1], self.m
         weight = _row(f, [comb(j, m - 1) / comb(k, m) for j in range(k)]).expand_as(f)
         total = m / k * _including(f, m)
         if self.baseline == "leave_one_out":

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swor.checks import may_inspect
 from swor.math.best_of.draws import Draws
 from swor.math.integral import integrand, nodes_for
 
@@ -46,8 +47,9 @@ def nodes_of(draws: Draws, m: int, *, left_out: int) -> Nodes:
         m: the number of draws by which the variable is scaled.
         left_out: how many outcomes will be taken out of the race at the most.
     """
-    k, left_out = draws.log_q.shape[-1], min(left_out, draws.log_q.shape[-1])
-    count = node_count(draws.log_q.dtype, k, left_out)
+    k = draws.log_q.shape[-1]
+    left_out = min(left_out, k)
+    count = node_count(draws.log_q.dtype, k, max(k - left_out - _impossible(draws), 0))
     f = integrand(draws.log_q, draws.log_rest, left_out=left_out, nodes=count)
     log_p, covered = draws.log_p.unsqueeze(-1), draws.covered.unsqueeze(-1)
     log_first = (log_p - draws.log_q.unsqueeze(-1)) + (f.log_p_over_u.unsqueeze(-1) - f.log_u)
@@ -62,15 +64,27 @@ def nodes_of(draws: Draws, m: int, *, left_out: int) -> Nodes:
     )
 
 
-def node_count(dtype: torch.dtype, k: int, left_out: int) -> int:
+def _impossible(draws: Draws) -> int:
+    """The most outcomes of an element that are no part of the race, where that may be looked at."""
+    if not may_inspect(draws.log_p) or not draws.log_p.numel():
+        return 0
+    return int((draws.log_p == -torch.inf).sum(-1).max())
+
+
+def node_count(dtype: torch.dtype, k: int, left: int) -> int:
     r"""Nodes that bring the quadrature error below 1e-13 (float64) or below rounding (float32).
 
     With $r$ factors left the integrand falls off on the left like $e^{(r + 1) x}$, and with all $k$ of
     them its peak has a width of $1 / \sqrt{k + 1}$. They share the grid, so it is wide and fine.
+
+    Args:
+        dtype: float64 or float32.
+        k: the number of factors.
+        left: the least number of factors that is left.
     """
     drop = -math.log(torch.finfo(dtype).eps) + 2.0
     density = 2.4 if dtype == torch.float64 else 1.6
-    width = drop / (k - left_out + 1) + 4.0
+    width = drop / (left + 1) + 4.0
     return max(nodes_for(dtype), math.ceil(density * width * math.sqrt(k + 1)))
 
 

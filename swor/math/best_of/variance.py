@@ -6,8 +6,8 @@ So, for $k \ge 2m$,
 $$\hat V = E[f(x_1, \dots, x_m) \mid S]^2 - E[f(x_1, \dots, x_m) \, f(x_{m+1}, \dots, x_{2m}) \mid S]$$
 
 has the mean $E[\hat J^2] - J^2$, which is the variance. Sort by $f$. The best of the first $m$ draws is $f_k$
-minus all gaps $f_{j+1} - f_j$ for which no draw is above $j$. For $j \le l$, no draw of the first block is above
-$j$ and none of the second above $l$ with probability
+minus all gaps $f_{j+1} - f_j$ for which no draw is above $j$. For $j \le l$, no draw of the first block is
+above $j$ and none of the second above $l$ with probability
 
 $$\propto (m!)^2 \, [x^m y^m] \, P_j(x + y) \, b_{j+1}(y) \cdots b_l(y)
 = (m!)^2 \sum_n \binom{n}{m} [x^n] P_j(x) \cdot [y^{2m - n}] \, b_{j+1}(y) \cdots b_l(y),$$

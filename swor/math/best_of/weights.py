@@ -85,10 +85,13 @@ def best_of_variance(log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int) 
     return variance(draws, f, m)
 
 
-def share_ties(weight: Tensor, f: Tensor) -> Tensor:
-    """Outcomes of the same f share their weights equally, (*batch, k): they attain it together."""
-    equal = (f.unsqueeze(-1) == f.unsqueeze(-2)).to(weight.dtype)
-    return (equal @ weight.unsqueeze(-1)).squeeze(-1) / equal.sum(-1)
+def ascending(f: Tensor, log_p: Tensor) -> Tensor:
+    """The order by f, and by probability where f is the same, (*batch, k).
+
+    A tie is then broken by what the outcomes are, not by the order in which they were drawn.
+    """
+    by_p = log_p.argsort(dim=-1, stable=True)
+    return by_p.gather(-1, f.gather(-1, by_p).argsort(dim=-1, stable=True))
 
 
 def prepare(
@@ -100,8 +103,8 @@ def prepare(
     if m > SINGLE_PRECISION:
         full, rest = full.double(), rest.double()
     target = full if log_p is None else log_p.to(full.dtype)
-    f, order = f.to(full.dtype).sort(dim=-1, stable=True)
-    full, target = full.gather(-1, order), target.gather(-1, order)
+    order = ascending(f, full)
+    f, full, target = (x.gather(-1, order) for x in (f.to(full.dtype), full, target))
     impossible, covered = full == -torch.inf, rest == -torch.inf
     enough = covered | (impossible.logical_not().sum(-1) > m)
     draws = Draws(

@@ -15,6 +15,8 @@ from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
+from swor.estimators.best_of import BestOf, best_of
+from swor.estimators.best_of_independent import best_of_independent
 from swor.estimators.binary import arm, disarm
 from swor.estimators.estimator import Estimator
 from swor.estimators.importance import (
@@ -59,6 +61,7 @@ from swor.types import Sample, Scheme, Weights
 __all__ = [
     "ESTIMATORS",
     "Baseline",
+    "BestOf",
     "ControlVariate",
     "DistinctRuns",
     "DistinctSequences",
@@ -75,6 +78,8 @@ __all__ = [
     "arsm",
     "batch_mean",
     "beam_search",
+    "best_of",
+    "best_of_independent",
     "compare",
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",

@@ -60,19 +60,22 @@ class Integrand(NamedTuple):
     width: Tensor  # (*batch,), the distance between nodes
 
 
-def integrand(log_p: Tensor, log_rest: Tensor, *, left_out: int) -> Integrand:
+def integrand(
+    log_p: Tensor, log_rest: Tensor, *, left_out: int, nodes: int | None = None
+) -> Integrand:
     """Place the nodes and evaluate the integrand there.
 
     Args:
         log_p: (*batch, k); need not be normalised.
         log_rest: (*batch,), finite.
-        left_out: the largest number of factors that will be divided out: 0, 1 or 2.
+        left_out: the largest number of factors that will be divided out.
+        nodes: the number of nodes; None for as many as two left-out factors need.
     """
     a = log_p - log_rest.unsqueeze(-1)
     x = _peak(a.detach())
     y, m = a + x, torch.exp(x)
     left, right = _bracket(y.detach(), m, left_out)
-    nodes = nodes_for(log_p.dtype)
+    nodes = nodes_for(log_p.dtype) if nodes is None else nodes
     grid = torch.linspace(0.0, 1.0, nodes, dtype=a.dtype, device=a.device)
     d = left + (right - left) * grid
     excess = log_excess(y)

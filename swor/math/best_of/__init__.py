@@ -1,0 +1,1 @@
+"""The best of several draws, given a sample without replacement."""

@@ -1,0 +1,21 @@
+"""What the methods for the best of several draws are given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Draws(NamedTuple):
+    """A sample without replacement whose edges are taken care of, in ascending order of f.
+
+    An impossible outcome has probability 0 under the target, so no draw has it, and an overwhelming
+    mass under the distribution sampled from, so it does not bear on what else is in the sample.
+    """
+
+    log_p: Tensor  # (*batch, k), of the target; −inf where the outcome is impossible
+    log_q: Tensor  # (*batch, k), of the distribution sampled from, finite
+    log_rest: Tensor  # (*batch,), finite
+    covered: Tensor  # (*batch,), where nothing is left outside the sample
+    enough: Tensor  # (*batch,), where one more outcome than draws leaves room for the baseline

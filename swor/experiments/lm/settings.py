@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from swor.experiments.runs.best_of import check_best_of
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
 from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
 
@@ -30,6 +31,10 @@ class LMSettings(TrainingSettings):
         heads: of the GPT; they share the width.
         validate_every: steps of an epoch, after which the model is validated.
         validation_size: number of prompts to validate with.
+        best_of: train for the best of this many independent completions, in the place of the mean;
+            at most k.
+        validate_best_of: also validate the mean reward of sampled completions, and the best of this
+            many; by default as many as best_of.
     """
 
     epochs: int = field(default=10, metadata=MAY_CHANGE)
@@ -45,12 +50,16 @@ class LMSettings(TrainingSettings):
     heads: int = 4
     validate_every: int = 100
     validation_size: int = 500
+    best_of: int | None = None
+    validate_best_of: int | None = None
     log_every: int = 25
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 2, "k", "base")
         check_positive(self, "digits", "batch_size", "layers", "width", "heads", "validate_every")
+        check_best_of(self, self.k)
+        check_positive(self, "validate_best_of")
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "

@@ -10,6 +10,7 @@ import swor
 from swor.diagnostics.groups import group_statistics
 from swor.experiments.lm.problem import Sorting
 from swor.experiments.lm.settings import LMSettings
+from swor.experiments.runs.best_of import best_of_loss
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.integrations.transformers import (
     ancestral_completions,
@@ -70,7 +71,11 @@ class SortingTask(Task[Tensor]):
         reward = self.problem.reward(batch, sample.value)
         weights = swor.unordered_set(sample) if distinct else swor.reinforce(sample)
         metrics = statistics(sample, reward) | {"reward": weights.mean(reward)}
-        return weights.loss(-reward).mean(), {n: m.detach().mean() for n, m in metrics.items()}
+        if self.settings.best_of is None:
+            loss = weights.loss(-reward)
+        else:
+            loss = -best_of_loss(sample, reward, self.settings.best_of, largest=True)
+        return loss.mean(), {n: m.detach().mean() for n, m in metrics.items()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         """Greedy completions of the fixed prompts: their reward, and the share that is right."""
@@ -80,6 +85,25 @@ class SortingTask(Task[Tensor]):
             "reward": float(self.problem.reward(prompts, greedy.value).mean()),
             "solved": float(self.problem.solved(prompts, greedy.value).float().mean()),
             "probability": float(greedy.log_p.exp().mean()),
+            **self._validate_samples(prompts, generator),
+        }
+
+    def _validate_samples(self, prompts: Tensor, generator: torch.Generator) -> dict[str, float]:
+        """The mean reward of sampled completions, and that of the best of some, if asked for."""
+        m = self.settings.validate_best_of or self.settings.best_of
+        if m is None:
+            return {}
+        length = self.problem.length
+        sample = ancestral_completions(
+            self.model, prompts, k=m, max_new_tokens=length, generator=generator
+        )
+        reward = self.problem.reward(prompts, sample.value)
+        solved = self.problem.solved(prompts, sample.value)
+        return {
+            "sampled_reward": float(reward.mean()),
+            "best_of_reward": float(reward.amax(-1).mean()),
+            "sampled_solved": float(solved.float().mean()),
+            "best_of_solved": float(solved.any(-1).float().mean()),
         }
 
     @property

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import tyro
 
+from swor.experiments.runs.best_of import check_best_of
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
 from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
 
@@ -70,6 +71,10 @@ class TSPSettings(TrainingSettings):
             may be replaced; by default 2500, or all steps if there are fewer.
         validation_size: number of validation instances.
         rollout_size: number of instances of the t-test that replaces a rollout baseline.
+        best_of: train for the shortest of this many independent tours, in the place of the mean;
+            for unordered_set and reinforce, with k of this size or more.
+        validate_best_of: also validate the mean of sampled tours, and the shortest of this many; by
+            default as many as best_of.
         model: sizes of the model.
     """
 
@@ -83,6 +88,8 @@ class TSPSettings(TrainingSettings):
     validate_every: int | None = None
     validation_size: int = 10_000
     rollout_size: int = 10_000
+    best_of: int | None = None
+    validate_best_of: int | None = None
     model: ModelSettings = field(default_factory=ModelSettings)
 
     def __post_init__(self) -> None:
@@ -103,6 +110,8 @@ class TSPSettings(TrainingSettings):
             raise UserError(
                 "batch_size is 1; expected at least two instances, to compare one with the others."
             )
+        check_best_of(self, self.samples)
+        check_positive(self, "validate_best_of")
         if self.steps % self.epoch_steps:
             raise UserError(
                 f"steps is {self.steps}; expected a positive multiple of {self.epoch_steps}, the "
@@ -133,7 +142,11 @@ class TSPSettings(TrainingSettings):
     def resolved(self) -> TSPSettings:
         """The same settings with every default filled in, as a run stores them."""
         return replace(
-            self, k=self.samples, batch_size=self.instances, validate_every=self.epoch_steps
+            self,
+            k=self.samples,
+            batch_size=self.instances,
+            validate_every=self.epoch_steps,
+            validate_best_of=self.validate_best_of or self.best_of,
         )
 
 

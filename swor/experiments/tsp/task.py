@@ -11,6 +11,7 @@ from torch import Tensor, distributed
 
 import swor
 from swor.baselines import batch_mean
+from swor.experiments.runs.best_of import best_of_loss
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
@@ -68,6 +69,9 @@ TOUR_ESTIMATORS: dict[str, TourEstimator] = {
 }
 
 
+AT_ONCE = 500  # validation instances that are sampled at the same time
+
+
 class TourTask(Task[Tensor]):
     """Minimise the expected length of the tours of random instances.
 
@@ -104,9 +108,12 @@ class TourTask(Task[Tensor]):
         policy = self.model(batch)
         sample = self.estimator.draw(policy, self.settings.samples, generator)
         cost = tour_length(batch, sample.value)
-        baseline = self._baseline(policy, batch, cost, generator)
-        loss = self.estimator.rule(sample).loss(cost, baseline=baseline).mean()
-        return loss, {"length": cost.mean(), "log_p": sample.log_p.detach().mean()}
+        if self.settings.best_of is not None:
+            loss = best_of_loss(sample, cost, self.settings.best_of, largest=False)
+        else:
+            baseline = self._baseline(policy, batch, cost, generator)
+            loss = self.estimator.rule(sample).loss(cost, baseline=baseline)
+        return loss.mean(), {"length": cost.mean(), "log_p": sample.log_p.detach().mean()}
 
     def _baseline(
         self, policy: TourPolicy, instances: Tensor, cost: Tensor, generator: torch.Generator
@@ -132,7 +139,22 @@ class TourTask(Task[Tensor]):
             "length": float(greedy.mean()),
             "gap": float(gap.mean()),
             "gap_standard_error": float(gap.std() / len(gap) ** 0.5),
+            **self._validate_samples(generator),
         }
+
+    def _validate_samples(self, generator: torch.Generator) -> dict[str, float]:
+        """The mean gap of sampled tours, and that of the shortest of some, if that is asked for."""
+        m = self.settings.validate_best_of or self.settings.best_of
+        if m is None:
+            return {}
+        lengths = torch.cat(
+            [
+                tour_length(part, independent(self.model(part), m, generator).value)
+                for part in self.valid.to(self._device).split(AT_ONCE)
+            ]
+        )
+        gap = 100 * (lengths.double().cpu() / self.optimal.unsqueeze(-1) - 1)
+        return {"sampled_gap": float(gap.mean()), "best_of_gap": float(gap.amin(-1).mean())}
 
     def state(self) -> dict[str, Any]:
         """The rollout baseline, if there is one."""

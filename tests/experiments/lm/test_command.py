@@ -8,6 +8,7 @@ import pytest
 from run_results import logged
 
 from swor.cli import main
+from swor.experiments.runs.metrics import read_records
 
 TINY = ["--digits", "2", "--base", "3", "--width", "8", "--heads", "1", "--layers", "1", "--cpu"]
 TINY += ["--batch-size", "4", "--validate-every", "3", "--validation-size", "5", "--log-every", "1"]
@@ -45,3 +46,19 @@ def test_mistakes_are_explained(
 ) -> None:
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ["unordered_set", "reinforce"])
+def test_a_run_is_trained_for_the_best_of_some_completions(tmp_path: Path, estimator: str) -> None:
+    out = tmp_path / "run"
+    options = ["--estimator", estimator, "--best-of", "2", "--epochs", "1", "--out", str(out)]
+    assert main(["lm", *TINY, *options]) == 0
+    *_, last = read_records(out, "valid")
+    assert last["best_of_reward"] > last["sampled_reward"]
+    assert last["best_of_solved"] >= last["sampled_solved"]
+
+
+def test_a_best_of_more_than_k_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lm", "--k", "4", "--best-of", "5"]) == 1
+    assert "best_of is 5 and k 4" in capsys.readouterr().err

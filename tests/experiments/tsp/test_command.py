@@ -206,3 +206,20 @@ def test_figures_of_runs(tmp_path: Path, capsys) -> None:
     assert main(["tsp-figures", *runs, other, "--out", str(tmp_path / "no")]) == 1
     assert "expected the same number" in capsys.readouterr().err
     assert main(["tsp-figures", str(tmp_path), "--out", str(tmp_path / "no")]) == 1
+
+
+@pytest.mark.parametrize("estimator", ["unordered_set", "reinforce"])
+def test_a_run_is_trained_for_the_best_of_some_tours(tmp_path: Path, estimator: str) -> None:
+    run = train(tmp_path / "run", estimator=estimator, best_of=2, validate_best_of=3)
+    *_, last = read_records(run, "valid")
+    assert 0.0 <= last["best_of_gap"] < last["sampled_gap"]
+    mean = train(tmp_path / "mean", estimator=estimator)
+    models = [load_attention_model(path / "model.safetensors") for path in (run, mean)]
+    assert not same_weights(*models)
+
+
+def test_a_best_of_without_its_estimator_or_samples_is_refused() -> None:
+    with pytest.raises(UserError, match="expected unordered_set or reinforce"):
+        replace(TINY, estimator="risk", best_of=2)
+    with pytest.raises(UserError, match="best_of is 5 and k 4"):
+        replace(TINY, best_of=5)

@@ -3,6 +3,7 @@
 from swor.baselines import MovingAverage, batch_mean, greedy, sampled_baseline
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
+from swor.diagnostics.exact_best_of import exact_best_of
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
@@ -19,6 +20,7 @@ from swor.estimators.baselined import (
     unordered_set_no_baseline,
 )
 from swor.estimators.best_of import BestOf, best_of
+from swor.estimators.best_of_independent import best_of_independent
 from swor.estimators.binary import arm, disarm
 from swor.estimators.control_variates import ControlVariate, rebar, relax
 from swor.estimators.importance import (
@@ -62,12 +64,14 @@ __all__ = [
     "batch_mean",
     "beam_search",
     "best_of",
+    "best_of_independent",
     "compare",
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
     "equally_weighted",
     "exact",
+    "exact_best_of",
     "gradient_moments",
     "greedy",
     "group_statistics",

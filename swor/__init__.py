@@ -12,6 +12,7 @@ from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_
 from swor.checks import set_validate_values
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
+from swor.diagnostics.exact_best_of import exact_best_of
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
@@ -86,6 +87,7 @@ __all__ = [
     "disarm",
     "distinct_from_stream",
     "exact",
+    "exact_best_of",
     "gradient_moments",
     "greedy",
     "group_statistics",

@@ -17,6 +17,7 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "language_model": lambda example: example.main(steps=1),
     "latent": lambda example: example.main(steps=8),
     "off_policy": lambda example: example.main(repeats=2000),
+    "pass_at_m": lambda example: example.main(count=16),
     "policy": lambda example: example.main(steps=4),
     "simulator": lambda example: example.main(repeats=5),
     "vae": lambda example: example.main(epochs=2),
@@ -25,7 +26,12 @@ TESTED_ELSEWHERE = {
     "compare_estimators": "diagnostics/test_compare.py",
     "routing_rl4co": "integrations/test_rl4co.py",
 }
-NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
+NEEDS = {
+    "distributed": "joblib",
+    "language_model": "transformers",
+    "pass_at_m": "transformers",
+    "vae": "sklearn",
+}
 
 
 def load(name: str) -> ModuleType:
@@ -63,3 +69,13 @@ def test_temperature_leaves_no_bias(capsys: pytest.CaptureFixture[str]) -> None:
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     assert len(lines) == 4
     assert all(float(bias) < 3.0 * float(noise) for bias, noise in lines)
+
+
+def test_pass_at_m_is_as_exact_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers")
+    load("pass_at_m").main()
+    pattern = r"pass@\d (\S+) ± (\S+) for these prompts \(exact (\S+)\)"
+    lines = re.findall(pattern, capsys.readouterr().out)
+    assert len(lines) == 3
+    for value, error, exact in lines:
+        assert abs(float(value) - float(exact)) < 4.0 * float(error) < 0.06

@@ -130,9 +130,9 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
 
     Use it to train for, or to evaluate, the best of several attempts: pass@m of a language model or of a
     program synthesiser, the best of several tours, a list of recommendations. Value and gradient are
-    unbiased. Their variance is never above that of the estimators from $k$ independent samples
-    (Chen et al., 2021; Walder and Karkhanis, 2025, centred), since they are conditional expectations of
-    those given the set of distinct outcomes. At $m = 1$ it is :func:`swor.unordered_set`.
+    unbiased. Their variance is never above that of :func:`swor.best_of_independent` from $k$ independent
+    samples with the corresponding baseline, "centred", or "fewer" if $k = m$: they are its conditional
+    expectations given the set of distinct outcomes. At $m = 1$ it is :func:`swor.unordered_set`.
 
     The baseline needs $k \ge m + 1$. At $k = m$ the best of $m - 1$ draws takes its place, and at
     $k = m = 1$ there is none.
@@ -150,6 +150,14 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
     >>> s = swor.gumbel_top_k(logits.log_softmax(-1), 3)
     >>> reward = (s.value == 3).float()  # one answer in four is right
     >>> (-best_of(s, 2).loss(reward)).backward()  # raise the chance that one of two attempts is
+
+    References:
+        | Evaluating Large Language Models Trained on Code (Chen et al., 2021)
+        | https://arxiv.org/abs/2107.03374
+
+        | Pass@K Policy Optimization: Solving Harder Reinforcement Learning Problems
+        | (Walder and Karkhanis, 2025)
+        | https://arxiv.org/abs/2505.15201
     """
     sample.require("best_of", Scheme.WITHOUT_REPLACEMENT)
     check_count("m", m)

@@ -24,14 +24,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from swor.checks import check_count
 from swor.estimators.best_of import check_values, surrogate
 from swor.math.best_of.weights import BestOfWeights, ascending
 from swor.math.logspace import working_dtype
-from swor.samplers.distributions import sample as draw
-from swor.types import Cost, Sample, Scheme
+from swor.types import Sample, Scheme
 
 Baseline = Literal["none", "leave_one_out", "fewer", "centred"]
 SMALLEST = {"none": 0, "leave_one_out": 1, "fewer": 0, "centred": 1}  # k − m
@@ -127,45 +125,6 @@ def best_of_independent(
             f"m = {m} with baseline={baseline!r}. Draw a larger sample, or lower m."
         )
     return IndependentBestOf(sample, m, largest, baseline)
-
-
-def max_at_m(
-    f: Cost,
-    dist: Distribution,
-    k: int,
-    /,
-    *,
-    m: int,
-    largest: bool = True,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """The unbiased estimate of pass@m and max@m, and its gradient without a baseline, (*batch,).
-
-    See :func:`best_of_independent`.
-    """
-    drawn = draw(dist, k, replacement=True, generator=generator)
-    estimate = best_of_independent(drawn, m, largest=largest, baseline="none")
-    return estimate.loss(f(drawn.value))
-
-
-def pkpo(
-    f: Cost,
-    dist: Distribution,
-    k: int,
-    /,
-    *,
-    m: int,
-    largest: bool = True,
-    baseline: Baseline = "fewer",
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """The best of m with the gradient of pass@k policy optimisation, (*batch,).
-
-    See :func:`best_of_independent`.
-    """
-    drawn = draw(dist, k, replacement=True, generator=generator)
-    estimate = best_of_independent(drawn, m, largest=largest, baseline=baseline)
-    return estimate.loss(f(drawn.value))
 
 
 def _row(like: Tensor, numbers: list[float]) -> Tensor:

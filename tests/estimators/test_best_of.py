@@ -11,8 +11,6 @@ from best_of_enumeration import Problem, covariance, distinct, exact, independen
 from torch.distributions import Categorical
 
 import swor
-from swor.diagnostics.exact_best_of import exact_best_of
-from swor.estimators.best_of_independent import best_of_independent
 from swor.math.ratios import log_prob_set
 
 SIZES = [(n, k, m) for n in range(1, 7) for k in range(1, n + 1) for m in range(1, k + 1)]
@@ -101,7 +99,7 @@ def test_the_whole_domain_is_exact(n, largest):
     f = problem.value()
     for m in range(1, n + 1):
         ours = swor.best_of(sample, m, largest=largest)
-        target = exact_best_of(lambda x: f[x], dist, m, largest=largest)
+        target = swor.exact_best_of(lambda x: f[x], dist, m, largest=largest)
         loss = ours.loss(f[sample.value])
         assert (loss - target).abs() <= 1e-13
         assert (problem.gradient(loss) - problem.gradient(target)).abs().max() <= 1e-13
@@ -114,19 +112,19 @@ def test_the_exact_value_is_the_definition():
     dist = Categorical(logits=problem.theta)
     f = problem.value()
     for m, largest in product((1, 2, 5, 40), (True, False)):
-        ours = exact_best_of(lambda x: f[x], dist, m, largest=largest)
+        ours = swor.exact_best_of(lambda x: f[x], dist, m, largest=largest)
         target = problem.exact(m, largest=largest)
         assert (ours - target).abs() <= 1e-14
         assert (problem.gradient(ours) - problem.gradient(target)).abs().max() <= 1e-13
     with pytest.raises(ValueError, match="m is 0; expected at least 1"):
-        exact_best_of(lambda x: f[x], dist, 0)
+        swor.exact_best_of(lambda x: f[x], dist, 0)
 
 
 def test_a_list_of_draws_is_the_definition_of_the_exact_value():
     p, f = torch.tensor([0.5, 0.2, 0.3]), torch.tensor([1.0, 3.0, -1.0])
     draws = torch.tensor(list(product(range(3), repeat=4)))
     target = (p[draws].prod(-1) * f[draws].amax(-1)).sum()
-    torch.testing.assert_close(exact_best_of(lambda x: f[x], Categorical(probs=p), 4), target)
+    torch.testing.assert_close(swor.exact_best_of(lambda x: f[x], Categorical(probs=p), 4), target)
 
 
 # It is a conditional expectation of the estimators from independent samples.
@@ -139,7 +137,7 @@ def rao_blackwell(problem, k, m, baseline):
     leaf = log_p[draws].requires_grad_()
     sample = swor.Sample(draws, leaf, scheme=swor.Scheme.WITH_REPLACEMENT)
     f = problem.value().detach()
-    loss = best_of_independent(sample, m, baseline=baseline).loss(f[draws])
+    loss = swor.best_of_independent(sample, m, baseline=baseline).loss(f[draws])
     by_draw = torch.autograd.grad(loss.sum(), leaf)[0]
     by_outcome = torch.zeros(len(draws), n, dtype=f.dtype).scatter_add(-1, draws, by_draw)
     sets, _ = distinct(log_p, k)
@@ -199,7 +197,7 @@ def test_no_independent_estimator_of_its_kind_has_less_variance(k, m, scale):
     problem = Problem(6, scale)
     ours = moments(lambda s: swor.best_of(s, m), distinct(problem.log_probs, k), problem)
     theirs = moments(
-        lambda s: best_of_independent(s, m, baseline="centred"),
+        lambda s: swor.best_of_independent(s, m, baseline="centred"),
         independent(problem.log_probs, k),
         problem,
     )
@@ -214,7 +212,7 @@ def test_as_many_samples_as_draws_still_have_a_baseline(m, scale):
     problem = Problem(6, scale)
     ours = moments(lambda s: swor.best_of(s, m), distinct(problem.log_probs, m), problem)
     theirs = moments(
-        lambda s: best_of_independent(s, m, baseline="fewer"),
+        lambda s: swor.best_of_independent(s, m, baseline="fewer"),
         independent(problem.log_probs, m),
         problem,
     )
@@ -234,7 +232,9 @@ def test_distinct_samples_taken_for_independent_ones_are_biased(baseline):
     sample, probability = distinct(problem.log_probs, 3)
     wrong = replace(sample, scheme=swor.Scheme.WITH_REPLACEMENT)
     f = problem.value().detach()
-    estimate = probability @ best_of_independent(wrong, 2, baseline=baseline).loss(f[sample.value])
+    estimate = probability @ swor.best_of_independent(wrong, 2, baseline=baseline).loss(
+        f[sample.value]
+    )
     target = exact(f, problem.log_probs, 2)
     assert (estimate - target).abs() > 1e-2
     ours, right = (torch.autograd.grad(x, problem.theta)[0] for x in (estimate, target))
@@ -263,7 +263,7 @@ def test_the_best_of_all_other_independent_samples_is_a_worse_baseline():
 
     def coefficients(baseline):
         leaf = sample.log_p.clone().requires_grad_()
-        loss = best_of_independent(replace(sample, log_p=leaf), 2, baseline=baseline).loss(f)
+        loss = swor.best_of_independent(replace(sample, log_p=leaf), 2, baseline=baseline).loss(f)
         return torch.autograd.grad(loss.sum(), leaf)[0]
 
     def spread(credit):
@@ -307,7 +307,7 @@ def test_where_outcomes_tie_the_gradient_is_that_of_the_likelier(k, m):
     f = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.5], dtype=torch.float64)
     tied = expected_weights(f, log_probs, k, m)
     leaf = f.clone().requires_grad_()
-    value = exact_best_of(lambda x: leaf[x], Categorical(logits=log_probs), m)
+    value = swor.exact_best_of(lambda x: leaf[x], Categorical(logits=log_probs), m)
     assert (tied - torch.autograd.grad(value, leaf)[0]).abs().max() <= 1e-12
     at_ties = log_probs.masked_fill(f < 1.0, -torch.inf)
     others = 1.0 - at_ties.max().exp()

@@ -11,7 +11,7 @@ from best_of_enumeration import Problem, independent
 from torch.distributions import Categorical
 
 import swor
-from swor.estimators.best_of_independent import best_of_independent, max_at_m, pkpo
+from swor.estimators.best_of_estimates import best_of_distinct, max_at_m, pkpo
 
 BASELINES = ["none", "leave_one_out", "fewer", "centred"]
 
@@ -35,7 +35,7 @@ def test_sums_over_subsets(k, m, baseline):
     if k == m and baseline in ("leave_one_out", "centred"):
         return
     sample, f = random_sample(k)
-    loss = best_of_independent(sample, m, baseline=baseline).loss(f)
+    loss = swor.best_of_independent(sample, m, baseline=baseline).loss(f)
     gradient = torch.autograd.grad(loss, sample.log_p)[0]
     assert (loss - mean_of_best(f, m, lambda i: True)).abs() <= 1e-14
     for s in range(k):
@@ -63,7 +63,7 @@ def test_two_left_out_centre_the_gradient():
 
     own = torch.stack(fewer(f))
     others = [torch.stack(fewer(torch.cat([f[:s], f[s + 1 :]]))).mean() for s in range(k)]
-    loss = best_of_independent(sample, m, baseline="centred").loss(f)
+    loss = swor.best_of_independent(sample, m, baseline="centred").loss(f)
     gradient = torch.autograd.grad(loss, sample.log_p)[0]
     torch.testing.assert_close(gradient, m / k * (own - torch.stack(others)))
     assert gradient.sum().abs() <= 1e-14
@@ -77,7 +77,7 @@ def test_value_and_gradient_are_unbiased(k, m, baseline, largest):
         return
     problem = Problem(4)
     sample, probability = independent(problem.log_probs, k)
-    estimate = best_of_independent(sample, m, largest=largest, baseline=baseline)
+    estimate = swor.best_of_independent(sample, m, largest=largest, baseline=baseline)
     loss = probability @ estimate.loss(problem.value()[sample.value])
     target = problem.exact(m, largest=largest)
     assert (loss - target).abs() <= 1e-12
@@ -90,33 +90,39 @@ def test_successes_give_the_known_formula():
     sample, _ = random_sample(k)
     for m in range(1, k + 1):
         target = 1.0 - comb(k - right, m) / comb(k, m)
-        mean = best_of_independent(sample, m).mean(f)
+        mean = swor.best_of_independent(sample, m).mean(f)
         assert (mean - target).abs() <= 1e-15 and not mean.requires_grad
 
 
-def test_as_callables_they_draw_for_themselves():
+RULES = {
+    max_at_m: lambda sample: swor.best_of_independent(sample, 2, baseline="none"),
+    pkpo: lambda sample: swor.best_of_independent(sample, 2),
+    best_of_distinct: lambda sample: swor.best_of(sample, 2),
+}
+
+
+@pytest.mark.parametrize("estimate", RULES)
+def test_as_callables_they_draw_for_themselves(estimate):
     logits = torch.randn(2, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    for estimate in (max_at_m, pkpo):
-        dist = Categorical(logits=logits)
-        g = torch.Generator().manual_seed(1)
-        values = estimate(lambda x: x.float(), dist, 4, m=2, generator=g)
-        drawn = swor.sample(dist, 4, replacement=True, generator=torch.Generator().manual_seed(1))
-        baseline = "none" if estimate is max_at_m else "fewer"
-        by_rule = best_of_independent(drawn, 2, baseline=baseline).loss(drawn.value.float())
-        torch.testing.assert_close(values, by_rule)
-        values.sum().backward()
-        assert logits.grad.abs().max() > 0.0
+    dist = Categorical(logits=logits)
+    first, second = (torch.Generator().manual_seed(1) for _ in range(2))
+    drawn = swor.sample(dist, 4, replacement=estimate is not best_of_distinct, generator=first)
+    by_rule = RULES[estimate](drawn).loss(drawn.value.float())
+    values = estimate(lambda x: x.float(), dist, 4, m=2, generator=second)
+    torch.testing.assert_close(values, by_rule)
+    values.sum().backward()
+    assert logits.grad.abs().max() > 0.0
 
 
 def test_what_is_refused():
     sample, f = random_sample(3)
     with pytest.raises(ValueError, match="expected at least 4 for the best of m = 4"):
-        best_of_independent(sample, 4)
+        swor.best_of_independent(sample, 4)
     with pytest.raises(ValueError, match=r"expected at least 4 .* baseline='centred'"):
-        best_of_independent(sample, 3, baseline="centred")
+        swor.best_of_independent(sample, 3, baseline="centred")
     with pytest.raises(ValueError, match="baseline is 'mean'; expected one of 'none'"):
-        best_of_independent(sample, 2, baseline="mean")
+        swor.best_of_independent(sample, 2, baseline="mean")
     with pytest.raises(ValueError, match=r"best_of_independent was given .* 'without_replacement'"):
-        best_of_independent(swor.gumbel_top_k(torch.zeros(4).log_softmax(-1), 2), 1)
+        swor.best_of_independent(swor.gumbel_top_k(torch.zeros(4).log_softmax(-1), 2), 1)
     with pytest.raises(ValueError, match="f contains NaN or infinity"):
-        best_of_independent(sample, 2).loss(f * torch.nan)
+        swor.best_of_independent(sample, 2).loss(f * torch.nan)

@@ -1,1 +1,1 @@
-"""The Bernoulli toy problem: exact variances (Figure 1) and its optimisation."""
+"""The Bernoulli toy problem: exact variances (Figure 1) and the optimisation."""

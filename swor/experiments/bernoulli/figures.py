@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def variance_figure(points: Sequence[Variance]) -> Figure:
-    """Figure 1: variance against evaluations on a log scale, one panel for each η.
+    """Draw Figure 1: variance against evaluations on a log scale, one panel for each η.
 
     Variances of 0 and of infinity are in bands of their own, below and above the scale.
     """
@@ -78,7 +78,7 @@ def _draw(ax: Axes, name: str, points: Sequence[Variance], infinite: float) -> N
 
 
 def _whole_domain(ax: Axes, points: Sequence[Variance], zero: float) -> None:
-    """Draw the points of variance 0 side by side: they would all coincide."""
+    """Draw the points of variance 0 side by side, since they would coincide."""
     for i, point in enumerate(points):
         aside = 0.36 * (i - 0.5 * (len(points) - 1))
         ax.plot(point.evaluations + aside, zero, linestyle="none", **_points(point.estimator))
@@ -100,7 +100,7 @@ def _note(ax: Axes, text: str, x: float, y: float) -> None:
 
 
 def trajectory_figure(path: Sequence[Point], k: int) -> Figure:
-    """The loss during optimisation: its mean over the runs, and the 10th to the 90th percentile."""
+    """Draw the loss during optimisation: its mean over the runs, and the 10th to the 90th percentile."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")

@@ -25,14 +25,14 @@ COSTS = (OUTCOMES - torch.tensor(TARGET, dtype=torch.float64)).square().sum(-1) 
 
 
 def distribution(eta: Tensor) -> Categorical:
-    """The eight outcomes, for every element of eta (*batch,)."""
+    """Return the distribution of the eight outcomes for every element of eta (*batch,)."""
     ones = OUTCOMES.sum(-1)
     eta = eta.unsqueeze(-1)
     return Categorical(logits=ones * F.logsigmoid(eta) + (3.0 - ones) * F.logsigmoid(-eta))
 
 
 def cost(index: Tensor) -> Tensor:
-    """The squared distance from the target, of outcomes by their index.
+    """Return the squared distance of outcomes, given by their index, from the target.
 
     >>> cost(torch.tensor(7))  # all bits 1
     tensor(0.6705, dtype=torch.float64)
@@ -41,7 +41,7 @@ def cost(index: Tensor) -> Tensor:
 
 
 class Curve(NamedTuple):
-    """An estimator of the figure, and what its exact variance depends on.
+    """An estimator of Figure 1, and what its exact variance depends on.
 
     Attributes:
         name: in ESTIMATORS, and in the tables.

@@ -21,7 +21,7 @@ GRADIENTS = ("exact", "unordered_set", "reinforce")
 
 
 class Variance(NamedTuple):
-    """A point of the figure."""
+    """A point of Figure 1: the exact variance of an estimator."""
 
     eta: float
     estimator: str
@@ -33,7 +33,7 @@ class Variance(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The same point by Monte Carlo."""
+    """The same point, estimated by Monte Carlo."""
 
     eta: float
     estimator: str
@@ -57,12 +57,12 @@ class Point(NamedTuple):
 
 
 def exact_variances(etas: Iterable[float]) -> list[Variance]:
-    """All points of the figure."""
+    """Return all points of the figure."""
     return [exact_variance(eta, curve, k) for eta in etas for curve in CURVES for k in K]
 
 
 def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
-    """Var[dL/dη] by enumeration; by quadrature over the threshold where the estimate depends on it.
+    """Return Var[dL/dη] by enumeration, or by quadrature if the estimate depends on the threshold.
 
     >>> round(exact_variance(0.0, CURVES[0], 1).variance, 4)
     0.4384
@@ -90,7 +90,7 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
 
 
 def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Check:
-    """The variance of sampled gradients.
+    """Estimate the variance from sampled gradients.
 
     The standard error is too small where the fourth moment comes from events rarer than
     1 / repeats, or is infinite as for importance weights.
@@ -113,12 +113,12 @@ def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Ch
 
 
 def trajectories(settings: BernoulliSettings) -> list[Point]:
-    """Every step of gradient descent on η with estimated and with exact gradients."""
+    """Return every step of gradient descent on η, with estimated and with exact gradients."""
     return [point for name in GRADIENTS for point in _points(name, trajectory(name, settings))]
 
 
 def trajectory(name: str, settings: BernoulliSettings) -> Tensor:
-    """η in every step of all runs, (steps + 1, runs)."""
+    """Return η in every step of all runs, (steps + 1, runs)."""
     generator = torch.Generator().manual_seed(settings.seed)
     eta = torch.full((settings.runs,), settings.start, dtype=torch.float64)
     path = [eta]

@@ -1,4 +1,4 @@
-"""``swor lm`` and ``swor lm-figures``: train a small language model by a reward, and draw the runs."""
+"""``swor lm`` and ``swor lm-figures``: train a small language model by a reward, and plot the runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swor.experiments.runs.training import run
 
 
 def lm(settings: LMSettings) -> Path:
-    """Train, and return the folder of the run.
+    """Train the language model, and return the folder of the run.
 
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.
@@ -22,10 +22,10 @@ def lm(settings: LMSettings) -> Path:
 
 
 def lm_figures(settings: LMFigures) -> Path:
-    """Draw, and return the folder with curves.csv and curves.png.
+    """Plot runs, and return the folder with curves.csv and curves.png.
 
     Args:
-        settings: what to draw.
+        settings: what to plot.
     """
     points = [point for path in settings.runs for point in read_points(path)]
     folder = open_folder(settings, "lm-figures", out=settings.out)

@@ -1,4 +1,4 @@
-"""Estimators of language model runs beside each other."""
+"""Figures that compare the estimators of language model runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PANELS = {
 
 
 class Point(NamedTuple):
-    """One number of one run."""
+    """A metric of a run at a step."""
 
     estimator: str
     seed: int
@@ -39,7 +39,7 @@ class Point(NamedTuple):
 
 
 def read_points(run: Path) -> list[Point]:
-    """Everything that a run logged and a panel shows."""
+    """Read the logged metrics of a run that the panels show."""
     trained = read_settings(LMSettings, run)
     return [
         Point(trained.estimator, trained.seed, split, metric, record["step"], record[metric])
@@ -50,7 +50,7 @@ def read_points(run: Path) -> list[Point]:
 
 
 def curves_figure(points: Sequence[Point]) -> Figure:
-    """A panel for each metric."""
+    """Plot each metric in a panel of its own."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.5), layout="constrained")
@@ -65,7 +65,7 @@ def curves_figure(points: Sequence[Point]) -> Figure:
 
 
 def _panel(ax: Axes, points: Sequence[Point]) -> None:
-    """The runs of every estimator, and their mean."""
+    """Plot the runs of every estimator, and their mean."""
     for estimator in sorted({p.estimator for p in points}, reverse=True):
         by_seed: dict[int, list[Point]] = defaultdict(list)
         by_step: dict[int, list[float]] = defaultdict(list)

@@ -26,7 +26,7 @@ class Sorting(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The token that ends a completion, and fills it up."""
+        """The token that ends a completion, and pads it."""
         return self.base + 1
 
     @property
@@ -40,16 +40,16 @@ class Sorting(NamedTuple):
         return self.digits + 1
 
     def prompts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Random strings and a separator, (count, digits + 1)."""
+        """Draw random strings, each followed by a separator, (count, digits + 1)."""
         strings = torch.randint(self.base, (count, self.digits), generator=generator)
         return torch.nn.functional.pad(strings, (0, 1), value=self.separator)
 
     def reward(self, prompts: Tensor, value: Tensor) -> Tensor:
-        """The share of tokens of completions (batch, k, length) that are right, (batch, k)."""
+        """Return the share of correct tokens of completions (batch, k, length), (batch, k)."""
         return (value == self._answers(prompts)).float().mean(-1)
 
     def solved(self, prompts: Tensor, value: Tensor) -> Tensor:
-        """Whether all tokens are right, (batch, k)."""
+        """Return whether all tokens are correct, (batch, k)."""
         return (value == self._answers(prompts)).all(-1)
 
     def _answers(self, prompts: Tensor) -> Tensor:

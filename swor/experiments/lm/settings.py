@@ -69,7 +69,7 @@ class LMSettings(TrainingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class LMFigures:
-    """Draw what runs of swor lm logged: a thin line per run, a thick one for their mean.
+    """Plot the metrics of runs of swor lm: a thin line for each run, a thick one for their mean.
 
     Attributes:
         runs: folders of runs of swor lm, of the same number of steps.

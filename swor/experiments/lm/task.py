@@ -1,4 +1,4 @@
-"""What is trained: a GPT, by the reward of k completions of every prompt."""
+"""The training task: a GPT that learns from the rewards of k completions of every prompt."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class SortingTask(Task[Tensor]):
         )
 
     def batch(self, place: Place) -> Tensor:
-        """Fresh prompts, (prompts, digits + 1)."""
+        """Draw new prompts, (prompts, digits + 1)."""
         generator = seeded(place.seed, "prompts", place.epoch, place.step)
         everyone = self.problem.prompts(self.examples, generator)
         return place.share(everyone).to(self._device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """The surrogate of the negative reward, and statistics of its groups."""
+        """Return the surrogate of the negative reward, and statistics of the groups."""
         distinct = self.settings.estimator == "unordered_set"
         draw = sample_completions if distinct else ancestral_completions
         sample = draw(
@@ -78,7 +78,7 @@ class SortingTask(Task[Tensor]):
         return loss.mean(), {n: m.detach().mean() for n, m in metrics.items()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """Greedy completions of the fixed prompts: their reward, and the share that is right."""
+        """Return the reward of greedy completions of fixed prompts, and the share of correct ones."""
         prompts = self.valid.to(self._device)
         greedy = beam_completions(self.model, prompts, k=1, max_new_tokens=self.problem.length)
         return {
@@ -112,7 +112,7 @@ class SortingTask(Task[Tensor]):
 
 
 def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:
-    """Statistics of each group, (batch,), on the same footing for both ways to sample.
+    """Return statistics of each group, (batch,), which are comparable for both ways to sample.
 
     ``duplicates`` is the share of completions that repeat another one of their group; ``no_signal``,
     whether all completions have the same reward; the effective sample size counts a completion that

@@ -1,4 +1,4 @@
-"""How estimators look in every figure and table: one label, colour, line and marker for each.
+"""The appearance of estimators in all figures and tables: a label, colour, line and marker for each.
 
 Colour and marker say the family of an estimator. The line says its baseline: solid for one that is
 built in or learned, dotted for a sampled one, dashed for none; biased estimators are dash-dotted.
@@ -12,7 +12,7 @@ from swor.estimators.registry import ESTIMATORS
 
 
 class Appearance(NamedTuple):
-    """How an estimator is drawn, in the terms of matplotlib.
+    """How an estimator is drawn, in terms of matplotlib.
 
     Attributes:
         label: in legends and tables.
@@ -28,7 +28,7 @@ class Appearance(NamedTuple):
 
     @property
     def face(self) -> str:
-        """The colour that fills a marker."""
+        """The colour inside a marker."""
         return self.colour if self.line == "-" else "white"
 
 
@@ -100,7 +100,7 @@ OTHERS = [
 
 
 def appearance(estimator: str) -> Appearance:
-    """How an estimator is drawn; those that have no label get a look of their own.
+    """Return how an estimator is drawn; one without a label here gets a colour and a line of its own.
 
     >>> appearance("unordered_set")
     Appearance(label='Unordered set, built-in baseline', colour='#0072b2', line='-', marker='o')
@@ -117,7 +117,7 @@ def appearance(estimator: str) -> Appearance:
 
 
 def family(estimator: str) -> str:
-    """The family of an estimator; an empty string if it has none.
+    """Return the family of an estimator, or an empty string if it has none.
 
     >>> family("unordered_set_no_baseline"), family("vimco")
     ('unordered_set', '')

@@ -82,7 +82,7 @@ def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None 
 
 
 def kept_settings(path: Path, kind: type[Settings]) -> Settings:
-    """The settings beside the weights that :func:`keep_model` wrote."""
+    """Return the settings that :func:`keep_model` wrote beside the weights."""
     _, metadata = _read(path)
     if "settings" not in metadata:
         raise UserError(
@@ -116,12 +116,12 @@ def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
 
 
 def part_of(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The weights of the part of a model that a prefix names, such as ``"encoder."``."""
+    """Return the weights of the part of a model that a prefix names, such as ``"encoder."``."""
     return {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Weights and metadata of a safetensors file."""
+    """Read the weights and the metadata of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():

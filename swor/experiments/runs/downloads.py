@@ -15,7 +15,7 @@ VARIABLE = "SWOR_DATA"
 
 
 def data_folder(given: Path | None) -> Path | None:
-    """The folder that was given, or that SWOR_DATA names; None if there is neither."""
+    """Return the folder that was given, or that SWOR_DATA names; None if there is neither."""
     if given is None and os.environ.get(VARIABLE):
         given = Path(os.environ[VARIABLE])
     if given is not None and not given.is_dir():
@@ -27,12 +27,12 @@ def data_folder(given: Path | None) -> Path | None:
 
 
 def cache() -> Path:
-    """Where downloads are kept: swor in $XDG_CACHE_HOME, or in ~/.cache."""
+    """Return the folder of downloads: swor in $XDG_CACHE_HOME, or in ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swor"
 
 
 def read(path: Path, url: str, sha256: str | None = None) -> bytes:
-    """The content of a file, which must be the published one.
+    """Read a file, and refuse a content that is not the published one.
 
     Args:
         path: the file.
@@ -61,7 +61,7 @@ def fetch(url: str, path: Path, sha256: str | None = None) -> bytes:
 
 
 def download(url: str) -> bytes:
-    """The content behind an address."""
+    """Return the content behind an address."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             content: bytes = answer.read()

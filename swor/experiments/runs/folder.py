@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A draft to write to, which then becomes the file: whole and on the disk, or not at all.
+    """Write a file whole or not at all: yield a draft, which is flushed to the disk and then renamed.
 
     Args:
         path: the file; the draft is beside it and has the same suffix.
@@ -46,7 +46,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class RunFolder:
-    r"""A folder of results; every file in it is whole, however the run ends.
+    r"""A folder of results. Every file in it is complete, however the run ends.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as directory:
@@ -58,7 +58,7 @@ class RunFolder:
     path: Path
 
     def write_text(self, name: str, text: str) -> Path:
-        """Write a file as UTF-8 with plain line ends."""
+        """Write a text file as UTF-8 with Unix line ends."""
         with replacing(self.path / name) as draft:
             draft.write_text(text, encoding="utf-8", newline="\n")
         return self.path / name
@@ -111,7 +111,7 @@ def create(path: Path) -> RunFolder:
 
 
 def unused(parent: Path, name: str) -> Path:
-    """The first of ``parent/name-1``, ``parent/name-2``, … that does not exist."""
+    """Return the first of ``parent/name-1``, ``parent/name-2``, … that does not exist."""
     number = 1
     while (path := parent / f"{name}-{number}").exists():
         number += 1
@@ -121,7 +121,7 @@ def unused(parent: Path, name: str) -> Path:
 def open_folder(
     settings: DataclassInstance, name: str, *, out: Path | None, resume: Path | None = None
 ) -> RunFolder:
-    """The folder of the run that is resumed, or a new one with the settings in it.
+    """Return the folder of the run to resume, or make a new one with the settings in it.
 
     Args:
         settings: of the command.
@@ -142,7 +142,7 @@ def open_folder(
 
 
 def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
-    """The command, and the versions of the packages it ran with."""
+    """Return the command, and the versions of the packages that it runs with."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
     program = Path(sys.argv[0]).name
     started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
@@ -151,7 +151,7 @@ def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> Any:
-    """The same content in types that JSON has."""
+    """Convert content to types that JSON has."""
     if isinstance(content, Mapping):
         return {str(key): _plain(item) for key, item in content.items()}
     if isinstance(content, list | tuple):

@@ -44,12 +44,12 @@ UNREADABLE = (
     *(EOFError, KeyError, NotImplementedError, OSError, RuntimeError, ValueError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What reading a damaged archive of arrays raises."""
+"""Errors that reading a damaged archive of arrays raises."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Binary images, one to a row, (records, pixels), as bytes of 0 or 1; and their shape.
+    """Binary images as rows of bytes that are 0 or 1, (records, pixels), and their shape.
 
     >>> digits = load("digits")
     >>> digits.train.shape, digits.shape
@@ -103,7 +103,7 @@ def _mnist_file(name: str, folder: Path | None) -> bytes:
 
 
 def _thresholded(file: bytes) -> Tensor:
-    """From a gzipped IDX file, 16 bytes of header and a byte per pixel, to (records, 784)."""
+    """Read a gzipped IDX file, which has 16 bytes of header and a byte per pixel; (records, 784)."""
     import numpy as np
 
     pixels = np.frombuffer(gzip.decompress(file), dtype=np.uint8, offset=16)
@@ -137,7 +137,7 @@ def _read_packed(path: Path) -> Mapping[str, Bytes]:
 
 
 def _from_text(path: Path, folder: Path | None) -> Mapping[str, Bytes]:
-    """The published text files: from the folder, or downloaded, checked and kept packed."""
+    """Read the published text files from the folder, or download, check, pack and keep them."""
     import numpy as np
 
     packed = {split: _pack(split, sha256, folder) for split, sha256 in BINARIZED.items()}

@@ -1,4 +1,4 @@
-"""Requests to stop: at the end of a step, or at once but in good order."""
+"""Signals that stop a run: at the end of a step, or at once as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within it, a first SIGINT or SIGTERM is a request; a second one of its kind acts as usual.
+    """Turn a first SIGINT or SIGTERM into a request to stop; a second one of its kind acts as usual.
 
     >>> with interruptible() as interrupt:
     ...     signal.raise_signal(signal.SIGINT)
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[Interrupt]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Within it, SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that a command ends in good order.
+    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does, so that a command can clean up.
 
     >>> try:
     ...     with terminable():

@@ -27,12 +27,12 @@ class Meter:
             self.totals[name] = self.totals.get(name, 0.0) + number
 
     def means(self) -> dict[str, float]:
-        """The mean of each metric, and the number of steps."""
+        """Return the mean of each metric, and the number of steps."""
         means = {name: total / self.count for name, total in self.totals.items()}
         return means | {"steps": self.count}
 
     def clear(self) -> None:
-        """Start again."""
+        """Forget all steps."""
         self.count, self.totals = 0, {}
 
 
@@ -97,12 +97,12 @@ class Records:
             )
 
     def size(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.path.stat().st_size if self.enabled else 0
 
 
 def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
-    """The lines of a split in the ``metrics.jsonl`` of a run."""
+    """Read the lines of a split in the ``metrics.jsonl`` of a run."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         raise UserError(

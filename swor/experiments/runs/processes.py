@@ -1,4 +1,4 @@
-r"""What the processes of a run tell each other: $\frac1P \sum_r \nabla L_r$, weights and batch statistics.
+r"""Communication between the processes of a run: $\frac1P \sum_r \nabla L_r$, weights and batch statistics.
 
 This does what DistributedDataParallel does, but without hooks on the forward pass: an estimator may
 call parts of the model several times and differentiate on its own. A parameter that only some
@@ -37,7 +37,7 @@ class Processes:
         self.several = accelerator.num_processes > 1
 
     def average(self, numbers: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> list[float]:
-        """Means over the processes of numbers and, in place, of gradients; all in one message."""
+        """Average numbers and, in place, gradients over the processes, all in one message."""
         head = torch.stack([number.to(torch.float64) for number in numbers])
         if not self.several:
             return _floats(head)
@@ -65,14 +65,14 @@ class Processes:
 
 
 def is_main(*, cpu: bool) -> bool:
-    """Whether this is the main process, or the only one."""
+    """Return whether this is the main process, or the only one."""
     from accelerate import PartialState
 
     return bool(PartialState(cpu=cpu).is_main_process)
 
 
 def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
-    """What the main process made, such as the folder of a run, on all processes.
+    """Make something on the main process, such as the folder of a run, and return it on all processes.
 
     Args:
         make: called on the main process only; if it fails, all processes do.
@@ -93,7 +93,7 @@ def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
 
 
 def main_first(make: Callable[[], Made], *, cpu: bool) -> Made:
-    """What every process makes for itself, the main one before the others, such as a download.
+    """Make something on every process, on the main one before the others, such as a download.
 
     Args:
         make: called on every process; if it fails on the main one, all processes do.
@@ -111,7 +111,7 @@ def main_first(make: Callable[[], Made], *, cpu: bool) -> Made:
 
 @contextmanager
 def together(processes: int) -> Iterator[None]:
-    """Within it, a message to another process that fails is an error that says what to do.
+    """Turn a failed message to another process into an error that says what to do.
 
     Args:
         processes: their number.

@@ -27,7 +27,7 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(ABC):
-    """Settings of every training run; those of an experiment inherit from them.
+    """Settings of every training run. The settings of an experiment inherit from this class.
 
     Attributes:
         seed: seed of the initial weights, the batches and the noise.
@@ -52,7 +52,7 @@ class TrainingSettings(ABC):
     @property
     @abstractmethod
     def epochs(self) -> int:
-        """Number of epochs in all; a field in most experiments."""
+        """Number of epochs in all, which is a field in most experiments."""
 
     def __post_init__(self) -> None:
         check_positive(self, "clip")
@@ -60,12 +60,12 @@ class TrainingSettings(ABC):
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
-    """The names of the settings that may have another value when a run is resumed."""
+    """Return the names of the settings that may have another value when a run is resumed."""
     return {f.name for f in fields(settings) if f.metadata.get("may_change")}
 
 
 def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> DataclassInstance | None:
-    """The settings of the run that ``--resume RUN`` names; None if there is no such option.
+    """Return the settings of the run that ``--resume RUN`` names, or None without that option.
 
     Args:
         kind: type of the settings of a command.
@@ -81,7 +81,7 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
 
 
 def read_settings(kind: type[Settings], run: Path) -> Settings:
-    """The settings in the ``settings.json`` of a run, without the folder that it was written to."""
+    """Read the ``settings.json`` of a run, except for the folder that it was written to."""
     path = run / "settings.json"
     if not path.is_file():
         raise UserError(f"there is no {path}; expected the folder of a run. Correct the folder.")
@@ -96,7 +96,7 @@ def read_settings(kind: type[Settings], run: Path) -> Settings:
 
 
 def from_json(kind: type[Settings], stored: Mapping[str, Any]) -> Settings:
-    """Settings from what JSON made of them, nested settings included."""
+    """Make settings from their JSON form, including nested settings."""
     hints = get_type_hints(kind)
     return kind(**{name: _typed(hints[name], value) for name, value in stored.items()})
 
@@ -110,7 +110,7 @@ def _typed(hint: Any, value: Any) -> Any:
 
 
 def as_json(settings: DataclassInstance) -> str:
-    """Settings in the form in which they are stored and compared."""
+    """Return the JSON form in which settings are stored and compared."""
     return json.dumps(asdict(settings), default=str, sort_keys=True)
 
 
@@ -138,7 +138,7 @@ def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with those of nested ones beside them, as in ``model.width``."""
+    """Flatten nested settings, with names such as ``model.width``."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         inner = _flat(value) if isinstance(value, dict) else None

@@ -34,7 +34,7 @@ class Place:
     processes: int = 1
 
     def share(self, batch: Tensor) -> Tensor:
-        """The records of a batch that this process takes; every process takes as many.
+        """Return the records of a batch that belong to this process; every process has equally many.
 
         >>> Place(seed=0, epoch=0, step=0, rank=1, processes=2).share(torch.arange(6))
         tensor([1, 3, 5])
@@ -48,7 +48,7 @@ class Place:
 
 
 def seeded(*place: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator for one place and purpose, such as ``seeded(seed, "order", epoch)``.
+    """Return a generator for one place and purpose, such as ``seeded(seed, "order", epoch)``.
 
     >>> a, b = seeded(0, "noise", 1), seeded(0, "noise", 2)
     >>> a.initial_seed() == b.initial_seed()
@@ -59,7 +59,7 @@ def seeded(*place: int | str, device: torch.device | str = "cpu") -> torch.Gener
 
 
 class Task(ABC, Generic[Batch]):
-    """What is trained.
+    """What a run trains: a model, an optimiser, batches, a loss and a validation.
 
     Attributes:
         model: holds every parameter that is trained; its weights are initialised by the task, from
@@ -76,25 +76,25 @@ class Task(ABC, Generic[Batch]):
 
     @abstractmethod
     def batch(self, place: Place) -> Batch:
-        """The share of a process in the batch of a step; depends on nothing but the place."""
+        """Return the share of a process in the batch of a step, which depends on the place alone."""
 
     @abstractmethod
     def loss(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar to minimise, and metrics; all of them are means over the records."""
+        """Return the scalar to minimise and the metrics, all of which are means over the records."""
 
     @abstractmethod
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """Metrics on the validation set; the generator starts from the same seed every time."""
+        """Return metrics on the validation set. The generator starts from the same seed every time."""
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
-        """What is done before the validation of an epoch, such as replacing a rollout baseline.
+        """Do what is due before the validation of an epoch, and return metrics of it.
 
         Every process calls it, with the same generator and the same weights.
         """
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What is saved beside the model and the optimizer: tensors, numbers, strings, dicts."""
+        """Return what a checkpoint keeps in addition: tensors, numbers, strings and dicts of these."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:

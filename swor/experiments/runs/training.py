@@ -102,7 +102,7 @@ def train(
 
 @dataclass
 class _Position:
-    """How far a run is: steps taken, and bytes of metrics.jsonl written."""
+    """The number of steps taken, and of bytes written to metrics.jsonl."""
 
     step: int = 0
     log_bytes: int = 0
@@ -175,7 +175,7 @@ class _Loop(Generic[Batch]):
         return stop > 0
 
     def _average(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> list[float]:
-        """Means over the processes of loss, metrics and requests to stop; of gradients in place."""
+        """Average the loss, the metrics, requests to stop and, in place, the gradients."""
         numbers = [loss.detach(), *(m.detach() for m in metrics.values())]
         numbers.append(loss.new_tensor(float(self.interrupt.requested)))
         trained = [p for p in self.task.model.parameters() if p.requires_grad]

@@ -26,7 +26,7 @@ from swor.experiments.tsp.task import TourTask
 
 
 def tsp(settings: TSPSettings) -> Path:
-    """Train, and return the folder of the run: settings, metrics, checkpoint, model.
+    """Train the Attention Model, and return the folder with metrics, checkpoint and model.
 
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.

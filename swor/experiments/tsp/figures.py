@@ -1,4 +1,4 @@
-"""Figure 3, the optimality gap of runs; and drawings of tours that a model found."""
+"""Figures of the optimality gap of runs (Figure 3), and of tours that a model found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = 4  # instances that are drawn
 
 
 def read_gaps(run: Path) -> pd.DataFrame:
-    """The gaps of a run, a row per validation."""
+    """Read the gaps of a run, one row for each validation."""
     settings = read_settings(TSPSettings, run)
     rows = [
         {
@@ -49,7 +49,7 @@ def read_gaps(run: Path) -> pd.DataFrame:
 
 
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
-    """The gap of every estimator, best first, and of each of its seeds.
+    """Rank the estimators by their gap, the best first, with the gaps of their seeds.
 
     At equal steps: the median over the second half of the steps that all runs have taken, since
     single validations vary more than estimators differ.
@@ -64,7 +64,7 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
 
 
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
-    """Light raw and dark smoothed curves against ``axis``, steps or instances."""
+    """Plot light raw and dark smoothed curves against ``axis``, which is steps or instances."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -91,13 +91,13 @@ def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
 
 
 def smoothed(curves: pd.DataFrame, window: int) -> pd.DataFrame:
-    """Geometric means over a window around every point, as the axis is logarithmic."""
+    """Return geometric means over a window around every point, since the axis is logarithmic."""
     logs = np.log(curves).rolling(window, center=True, min_periods=1).mean()
     return np.exp(logs).where(curves.notna())
 
 
 def growth_figure(rows: Sequence[Mapping[str, Any]], optimal: float | None) -> Figure:
-    """The mean length of the best of k tours against k."""
+    """Plot the mean length of the best of k tours against k."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.6), layout="constrained")
@@ -119,7 +119,7 @@ def growth_figure(rows: Sequence[Mapping[str, Any]], optimal: float | None) -> F
 
 
 def tours_figure(instances: Tensor, best: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
-    """The best tours of the first instances, a column per method."""
+    """Draw the best tours of the first instances, one column for each method."""
     from matplotlib.figure import Figure
 
     count = min(SHOWN, len(instances))

@@ -105,7 +105,7 @@ class EncoderLayer(nn.Module):
 
 
 def over_batch_and_nodes(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
-    """Batch normalisation in which every node of every instance counts alike."""
+    """Normalise over all nodes of all instances."""
     out: Tensor = norm(h.flatten(0, 1))
     return out.view_as(h)
 
@@ -158,7 +158,7 @@ def _append(h: Tensor, row: Tensor) -> Tensor:
 
 
 def load_attention_model(path: Path) -> AttentionModel:
-    """A model that a run kept, in evaluation mode.
+    """Read a model that a run has written, and return it in evaluation mode.
 
     Args:
         path: such as the ``model.safetensors`` of a run of ``swor tsp``.

@@ -54,17 +54,17 @@ class TourPolicy:
         return self.readout.shape[-1]
 
     def start(self) -> PartialTours:
-        """One empty tour per instance."""
+        """Return one empty tour per instance."""
         batch, rows, _ = self.first.shape
         nowhere = torch.full((batch, 1), rows - 1, device=self.first.device)
         return PartialTours(nowhere, nowhere, self.first.new_zeros(batch, 1, self.length))
 
     def step(self, state: PartialTours) -> tuple[Tensor, PartialTours]:
-        """Log-probabilities of the next node, (batch, beams, nodes)."""
+        """Return log-probabilities of the next node, (batch, beams, nodes)."""
         return self.log_probs(state.first, state.last, state.closed), state
 
     def select(self, state: PartialTours, parents: Tensor, symbols: Tensor) -> PartialTours:
-        """Tours of the beams ``parents``, each with a node more."""
+        """Append a node to the tours of the beams ``parents``."""
         nodes = symbols.unsqueeze(-1)
         closed = take_rows(state.closed, parents).scatter(-1, nodes, -torch.inf)
         empty = state.first[..., :1] == self.length
@@ -72,7 +72,7 @@ class TourPolicy:
         return PartialTours(first, symbols, closed)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probabilities of whole tours with gradient, all steps at once.
+        """Return log-probabilities of whole tours with gradient, all steps at once.
 
         Args:
             value: tours, (batch, k, nodes).
@@ -94,7 +94,7 @@ class TourPolicy:
         return chosen.view(batch, k, n - 1).sum(-1)
 
     def log_probs(self, first: Tensor, last: Tensor, closed: Tensor) -> Tensor:
-        """Log-probabilities of the next node of partial tours.
+        """Return log-probabilities of the next node of partial tours.
 
         Args:
             first: the first node of each, (batch, tours).
@@ -112,7 +112,7 @@ class TourPolicy:
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of each element of the batch, from (batch, rows, width) to (batch, *index, width)."""
+    """Take rows of each element of the batch, from (batch, rows, width) to (batch, *index, width)."""
     batch, rows, width = table.shape
     offset = rows * torch.arange(batch, device=index.device).unsqueeze(-1)
     chosen = table.reshape(-1, width).index_select(0, (index + offset).flatten())

@@ -33,12 +33,12 @@ def tour_length(instances: Tensor, tours: Tensor) -> Tensor:
 
 
 def random_instances(count: int, nodes: int, *, generator: torch.Generator | None) -> Tensor:
-    """Nodes uniform in the unit square, (count, nodes, 2)."""
+    """Draw nodes uniformly in the unit square, (count, nodes, 2)."""
     return torch.rand(count, nodes, 2, generator=generator)
 
 
 def validation_instances(count: int, nodes: int) -> Tensor:
-    """The first of the 10 000 fixed validation instances of Kool et al. (2019), (count, nodes, 2).
+    """Return the first of the 10 000 validation instances of Kool et al. (2019), (count, nodes, 2).
 
     >>> validation_instances(2, 20).shape
     torch.Size([2, 20, 2])

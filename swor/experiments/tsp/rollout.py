@@ -41,14 +41,14 @@ class RolloutBaseline:
         self.replaced = 0
 
     def __call__(self, instances: Tensor, cost: Tensor) -> Tensor:
-        """The baseline of each instance, (batch, 1), from its cost, (batch, 1), in the first epoch."""
+        """Return the baseline of each instance, (batch, 1); in the first epoch it depends on past costs."""
         if not self.warm:
             average: Tensor = self.average(cost, group=distributed.group.WORLD)
             return average.expand_as(cost)
         return greedy_lengths(self.best.to(instances.device), instances).unsqueeze(-1)
 
     def end_epoch(self, model: AttentionModel) -> dict[str, float]:
-        """Replace the frozen model if the trained one is better; returns the p-value."""
+        """Replace the frozen model if the trained one is better, and return the p-value."""
         from scipy.stats import ttest_rel
 
         self.warm = True
@@ -63,7 +63,7 @@ class RolloutBaseline:
         return {"rollout_p_value": p, "rollout_replaced": float(self.replaced)}
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return what a checkpoint keeps."""
         return {
             "best": self.best.state_dict(),
             "average": self.average.state_dict(),
@@ -80,6 +80,6 @@ class RolloutBaseline:
 
 @torch.no_grad()
 def greedy_lengths(model: AttentionModel, instances: Tensor, *, at_once: int = 1000) -> Tensor:
-    """Lengths of the tours that always go to the likeliest node, a part at a time, (n,)."""
+    """Return the lengths of tours that always go to the likeliest node, (n,)."""
     tours = (swor.beam_search(model(part), 1).value for part in instances.split(at_once))
     return tour_length(instances, torch.cat(list(tours))).squeeze(-1)

@@ -140,7 +140,7 @@ class TSPSettings(TrainingSettings):
         return self.steps // self.epoch_steps
 
     def resolved(self) -> TSPSettings:
-        """The same settings with every default filled in, as a run stores them."""
+        """Return the settings with every default filled in, as a run stores them."""
         return replace(
             self,
             k=self.samples,
@@ -176,7 +176,7 @@ class TSPSolve:
 
 @dataclass(frozen=True, kw_only=True)
 class TSPFigures:
-    """Draw the optimality gap of runs against training steps and against instances.
+    """Plot the optimality gap of runs against training steps and against instances.
 
     Attributes:
         runs: folders of runs of swor tsp, all with the same number of nodes.

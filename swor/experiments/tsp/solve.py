@@ -26,17 +26,17 @@ class Tours:
     length: Tensor
 
     def best(self) -> tuple[Tensor, Tensor]:
-        """The shortest of each instance, (n, nodes), and its length, (n,)."""
+        """Return the shortest tour of each instance, (n, nodes), and its length, (n,)."""
         length, index = self.length.min(-1)
         return self.value[torch.arange(len(index)), index], length
 
     def growth(self, ks: list[int]) -> list[float]:
-        """The mean length of the best of the first k, for every k."""
+        """Return the mean length of the best of the first k tours, for every k."""
         return [float(self.length[:, :k].amin(-1).mean()) for k in ks]
 
 
 def search(model: AttentionModel, instances: Tensor, k: int, seed: int) -> dict[str, Tours]:
-    """Tours of every instance by every method."""
+    """Find tours of every instance by every method."""
     noise = seeded(seed, "tsp-solve")
     sampled = partial(swor.stochastic_beam_search, k=k, generator=noise)
     independent = partial(swor.ancestral_sample, k=k, generator=noise)
@@ -52,7 +52,7 @@ def search(model: AttentionModel, instances: Tensor, k: int, seed: int) -> dict[
 def decode(
     model: AttentionModel, instances: Tensor, k: int, draw: Callable[[TourPolicy], swor.Sample]
 ) -> Tours:
-    """K tours of every instance, a part of the instances at a time."""
+    """Find k tours of every instance, for a part of the instances at a time."""
     parts = instances.split(max(AT_ONCE // k, 1))
     value = torch.cat([draw(model(part)).value for part in parts])
     return Tours(value, tour_length(instances, value))
@@ -61,7 +61,7 @@ def decode(
 def growth_rows(
     model: AttentionModel, instances: Tensor, found: dict[str, Tours]
 ) -> list[dict[str, object]]:
-    """The mean length of the best of k tours as k doubles.
+    """Tabulate the mean length of the best of k tours as k doubles.
 
     The first k of K samples are k samples, with and without replacement. The first k of K beams are
     not a search with k beams, so that search is repeated for every k.
@@ -80,7 +80,7 @@ def growth_rows(
 
 
 def tour_rows(found: dict[str, Tours], optimal: Tensor | None) -> list[dict[str, object]]:
-    """A row per instance and method: the best tour and its length."""
+    """Tabulate the best tour of every instance and method, and its length."""
     rows: list[dict[str, object]] = []
     for method, tours in found.items():
         for i, (tour, length) in enumerate(zip(*tours.best(), strict=True)):

@@ -31,7 +31,7 @@ CHUNK = 100  # instances per file of the cache: what is lost when the solver is 
 def optimal_lengths(
     instances: Tensor, *, cache: Path | None = None, jobs: int = 1, progress: bool = False
 ) -> Tensor:
-    """Lengths of the shortest tours, exactly, (n,) in float64.
+    """Return the exact lengths of the shortest tours, (n,) in float64.
 
     Args:
         instances: (n, nodes, 2).
@@ -68,7 +68,7 @@ def _solve(chunks: tuple[Tensor, ...], folder: Path, jobs: int) -> Iterable[Tens
 
 
 def _remembered(chunk: Tensor, folder: Path) -> Tensor:
-    """Lengths from the cache; solved and added to it if they are not there."""
+    """Return lengths from the cache, after solving and adding those that are not there."""
     array = chunk.numpy()
     digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
     path = folder / f"{digest}.npy"
@@ -80,7 +80,7 @@ def _remembered(chunk: Tensor, folder: Path) -> Tensor:
 
 
 def shortest_tour(places: NDArray[np.float64]) -> list[int]:
-    """The nodes of an instance, (nodes, 2), in the order of a shortest tour.
+    """Return the nodes of an instance, (nodes, 2), in the order of a shortest tour.
 
     >>> shortest_tour(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
     [0, 3, 1, 2]
@@ -118,13 +118,13 @@ class _Program:
         self.highs.addRow(lower, upper, len(edges), edges, np.ones(len(edges)))
 
     def require(self, *, integer: bool) -> None:
-        """Allow only whole numbers of edges, or fractions too."""
+        """Allow integers only, or also fractions."""
         kind = highspy.HighsVarType.kInteger if integer else highspy.HighsVarType.kContinuous
         kinds = np.full(len(self.edges), int(kind), dtype=np.uint8)
         self.highs.changeColsIntegrality(len(self.edges), self.edges, kinds)
 
     def parts(self) -> list[list[int]]:
-        """Solve, and find the parts into which the solution falls."""
+        """Solve the program, and return the connected parts of the solution."""
         self.highs.run()
         status = self.highs.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
@@ -140,13 +140,13 @@ class _Program:
         return _connected(neighbours)
 
     def join(self, parts: list[list[int]]) -> None:
-        """Require that two edges or more leave every part."""
+        """Require that at least two edges leave every part."""
         for part in parts:
             self._add_row(2.0, np.inf, np.isin(self.ends[0], part) != np.isin(self.ends[1], part))
 
 
 def _connected(neighbours: list[list[int]]) -> list[list[int]]:
-    """Connected parts of a graph, each in the order of a depth-first walk: a cycle as it runs."""
+    """Find the connected parts of a graph, each in depth-first order, so that a cycle is in its order."""
     parts: list[list[int]] = []
     seen: set[int] = set()
     for root in range(len(neighbours)):

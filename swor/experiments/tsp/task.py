@@ -1,4 +1,4 @@
-"""What is trained: the Attention Model, by one of the estimators of Figure 3."""
+"""The training task: the Attention Model, trained by one of the estimators of Figure 3."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from swor.types import Sample, Weights
 
 
 def independent(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """K independent tours of every instance."""
+    """Draw k independent tours of every instance."""
     return swor.ancestral_sample(policy, k, generator=generator)
 
 
 def distinct(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """K different tours of every instance, sampled without replacement."""
+    """Draw k different tours of every instance, without replacement."""
     return swor.stochastic_beam_search(policy, k, generator=generator)
 
 
 def likeliest(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """The K likeliest tours that a beam search finds; not random."""
+    """Return the k likeliest tours that a beam search finds, which are not random."""
     return swor.beam_search(policy, k)
 
 
@@ -98,13 +98,13 @@ class TourTask(Task[Tensor]):
         )
 
     def batch(self, place: Place) -> Tensor:
-        """Fresh instances, (instances, nodes, 2)."""
+        """Draw new instances, (instances, nodes, 2)."""
         generator = seeded(place.seed, "instances", place.epoch, place.step)
         everyone = random_instances(self.examples, self.settings.nodes, generator=generator)
         return place.share(everyone).to(self._device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """The surrogate of the estimator; the mean length and log-probability of its tours."""
+        """Return the surrogate of the estimator, and the mean length and log-probability of its tours."""
         policy = self.model(batch)
         sample = self.estimator.draw(policy, self.settings.samples, generator)
         cost = tour_length(batch, sample.value)
@@ -128,11 +128,11 @@ class TourTask(Task[Tensor]):
         return "built-in"
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
-        """Perhaps replace the model of the rollout baseline."""
+        """Replace the model of the rollout baseline if the trained model is better."""
         return {} if self.rollout is None else self.rollout.end_epoch(self.model)
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """Greedy tours of the fixed instances: their mean length, and their gap to the shortest."""
+        """Return the mean length of greedy tours of fixed instances, and their gap to the shortest ones."""
         greedy = greedy_lengths(self.model, self.valid.to(self._device)).double().cpu()
         gap = 100 * (greedy / self.optimal - 1)
         return {
@@ -157,7 +157,7 @@ class TourTask(Task[Tensor]):
         return {"sampled_gap": float(gap.mean()), "best_of_gap": float(gap.amin(-1).mean())}
 
     def state(self) -> dict[str, Any]:
-        """The rollout baseline, if there is one."""
+        """Return the state of the rollout baseline, if there is one."""
         return {} if self.rollout is None else self.rollout.state()
 
     def load_state(self, state: dict[str, Any]) -> None:

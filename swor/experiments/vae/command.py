@@ -27,7 +27,7 @@ from swor.experiments.vae.variance import (
 
 
 def vae(settings: VAESettings) -> Path:
-    """Train, and return the folder of the run.
+    """Train the VAE, and return the folder of the run.
 
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.
@@ -40,7 +40,7 @@ def vae(settings: VAESettings) -> Path:
 
 
 def vae_variance(settings: VAEVariance) -> Path:
-    """Measure, and return the folder with variance.csv, variance.md and variance.png.
+    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png.
 
     Args:
         settings: what to measure; with ``resume``, those of the measurement that is continued.
@@ -76,10 +76,10 @@ def vae_variance(settings: VAEVariance) -> Path:
 
 
 def vae_figures(settings: VAEFigures) -> Path:
-    """Draw, and return the folder with curves.csv, .md and .png, and a picture per run.
+    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run.
 
     Args:
-        settings: what to draw.
+        settings: what to plot.
     """
     runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
     curves = [

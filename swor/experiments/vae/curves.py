@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
     @property
     def settings(self) -> VAESettings:
-        """Of the first run."""
+        """The settings of the first run."""
         return self.curves[0].settings
 
     @property
@@ -63,7 +63,7 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In legends and tables."""
+        """The name of the group in legends and tables."""
         settings = self.settings
         usual = VAESettings(estimator=settings.estimator)
         parts = [f"{appearance(settings.estimator).label}, k = {settings.samples}"]
@@ -77,7 +77,7 @@ class Group(NamedTuple):
         return ", ".join(parts)
 
     def at(self, epoch: int) -> str:
-        """The raw curves at the end of an epoch."""
+        """Format the raw values at the end of an epoch."""
         points = [dict(zip(c.epochs, c.raw, strict=True)).get(float(epoch)) for c in self.curves]
         return spread([p for p in points if p is not None])
 
@@ -91,7 +91,7 @@ def grouped(curves: Sequence[Curve]) -> list[Group]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """One number for each of up to three runs; of more, the mean ± half the range.
+    """Format one number for each of up to three runs, or the mean ± half the range of more.
 
     >>> spread([1.0, 1.5]), spread([2.0]), spread([]), spread([1.0, 2.0, 3.0, 4.0])
     ('1.0, 1.5', '2.0', '', '2.5 ± 1.5')
@@ -102,7 +102,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def short_names(runs: Sequence[Path]) -> list[str]:
-    """Short names of folders, no two the same.
+    """Return short names of folders, all of them different.
 
     >>> short_names([Path("a/one"), Path("b/one"), Path("a/two")])
     ['a-one', 'b-one', 'two']
@@ -118,7 +118,7 @@ def short_names(runs: Sequence[Path]) -> list[str]:
 
 
 def read_curve(run: Path, name: str, split: str, smoothing: int) -> Curve:
-    """The curve of a run, from its metrics; without the untrained model, which is off the scale."""
+    """Read the curve of a run, without the untrained model, whose value is off the scale."""
     trained = read_settings(VAESettings, run)
     valid = [r for r in read_records(run, "valid") if r["epoch"]]
     if not valid:
@@ -147,7 +147,7 @@ def smoothed(values: Sequence[float], window: int) -> list[float]:
 
 
 def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
-    """The curves as a table."""
+    """Return the curves as rows of a table."""
     return [
         {
             "run": curve.run,
@@ -169,7 +169,7 @@ def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
 
 
 def elbo_table(curves: Sequence[Curve]) -> str:
-    """A table for each domain: the −ELBO at some epochs, its lowest value, and the paper's."""
+    """Return a table for each domain: the −ELBO at some epochs, its lowest value, and the paper's."""
     domains = sorted({curve.settings.domain for curve in curves})
     return "\n".join(
         _table(domain, [c for c in curves if c.settings.domain == domain]) for domain in domains
@@ -206,7 +206,7 @@ def _row(valid: Group, train: Group, epochs: Sequence[int], domain: Domain) -> l
 
 
 def milestones(longest: int) -> list[int]:
-    """The last few round numbers of epochs, and the longest of all.
+    """Return the last few round numbers of epochs, and the largest number of epochs.
 
     >>> milestones(20), milestones(3)
     ([2, 5, 10, 20], [1, 2, 3])

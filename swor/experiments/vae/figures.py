@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def curves_figure(curves: Sequence[Curve]) -> Figure:
-    """A column of panels for each data set and domain: training above, validation below."""
+    """Plot curves, with a column of panels for each domain: training above, validation below."""
     from matplotlib.figure import Figure
 
     domains = sorted({curve.settings.domain for curve in curves})
@@ -49,7 +49,7 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
 
 
 def _curves_panel(ax: Axes, curves: Sequence[Curve]) -> None:
-    """Thin raw and thick smoothed lines; the legend is sorted by the lowest smoothed value."""
+    """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values."""
     for group in grouped(curves):
         look = appearance(group.settings.estimator)
         name = f"{spread(group.lowest)}  {group.name}"
@@ -74,7 +74,7 @@ def _curves_panel(ax: Axes, curves: Sequence[Curve]) -> None:
 def variance_figure(
     rows: Sequence[Row], measured: Sequence[Measurement], trained_with: str
 ) -> Figure:
-    """The encoder's log-variance during training; the legend is sorted by the last value."""
+    """Plot the encoder's log-variance during training, with a legend in the order of the last values."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.6), layout="constrained")
@@ -108,7 +108,7 @@ def variance_figure(
 
 @torch.no_grad()
 def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
-    """Validation images, their reconstructions from the likeliest z, and samples from the prior."""
+    """Draw validation images, their reconstructions from the likeliest z, and samples from the prior."""
     from matplotlib.figure import Figure
 
     settings = read_settings(VAESettings, run)
@@ -137,12 +137,12 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
 
 
 def reconstructions(vae: CategoricalVAE, x: Tensor) -> Tensor:
-    """The pixel probabilities of the likeliest z of images (records, pixels)."""
+    """Return the pixel probabilities of the likeliest z of images (records, pixels)."""
     return _pixels(vae, vae.posterior(x).base_dist.logits.argmax(-1))
 
 
 def samples(vae: CategoricalVAE, records: int, seed: int) -> Tensor:
-    """The pixel probabilities of samples from the prior, (records, pixels)."""
+    """Return the pixel probabilities of samples from the prior, (records, pixels)."""
     return _pixels(vae, torch.randint(vae.c, (records, vae.n), generator=seeded(seed, "samples")))
 
 
@@ -152,7 +152,7 @@ def _pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
 
 
 def tile(images: Tensor, columns: int, shape: tuple[int, int]) -> Tensor:
-    """Images (records, pixels) side by side in rows, one pixel apart.
+    """Place images (records, pixels) side by side in rows, one pixel apart.
 
     >>> tile(torch.ones(4, 6), 2, (2, 3)).shape
     torch.Size([5, 7])

@@ -39,7 +39,7 @@ class CategoricalVAE(nn.Module):
         self.decoder = _network(n * c, 256, 512, pixels, generator=generator)
 
     def posterior(self, x: Tensor) -> Posterior:
-        """The distribution of z, one-hot, (*batch, n, c), given images (*batch, pixels)."""
+        """Return the distribution of the one-hot z, (*batch, n, c), given images (*batch, pixels)."""
         logits: Tensor = self.encoder(x)
         one_hot = OneHotCategorical(
             logits=logits.unflatten(-1, (self.n, self.c)), validate_args=False
@@ -47,7 +47,7 @@ class CategoricalVAE(nn.Module):
         return Independent(one_hot, 1, validate_args=False)
 
     def pixel_logits(self, z: Tensor) -> Tensor:
-        """From (*batch, k, n, c) to (*batch, k, pixels), all samples in one pass."""
+        """Decode all samples (*batch, k, n, c) in one pass, to (*batch, k, pixels)."""
         logits: Tensor = self.decoder(z.flatten(-2))
         return logits
 

@@ -1,4 +1,4 @@
-"""What the paper reports of the VAE, and the settings that it reports them for."""
+"""The numbers that the paper reports for the VAE, and its settings."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ SAMPLED_KL = ("arsm",)
 
 
 def paper_k(estimator: str) -> int:
-    """The number of samples that an estimator has in the paper; 4 if the paper does not have it."""
+    """Return the number of samples of an estimator in the paper; 4 if it is not in the paper."""
     if estimator in ("straight_through", "gumbel_softmax"):
         return 1
     return PAPER[estimator].k if estimator in PAPER else 4
 
 
 def paper_log_variance(estimator: str, domain: Domain) -> float | None:
-    """The log-variance in Table 1, if it is there."""
+    """Return the log-variance in Table 1, if it is there."""
     if (domain.data, domain.categories) != ("mnist", 10) or estimator not in PAPER:
         return None
     return PAPER[estimator].log_variance.get(domain.dims)
 
 
 def paper_elbo(estimator: str, k: int, domain: Domain) -> tuple[float, float] | None:
-    """The lowest −ELBO in training and validation in Figure 2, if they are there."""
+    """Return the lowest −ELBO in training and validation in Figure 2, if it is there."""
     return NEGATIVE_ELBO.get((estimator, k)) if domain == Domain("mnist", 20, 10) else None

@@ -18,7 +18,7 @@ METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
 
 
 def check_estimator(name: str) -> None:
-    """Refuse what is not the name of an estimator."""
+    """Refuse a name that no estimator has."""
     if name not in METHODS:
         raise UserError(
             f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
@@ -129,7 +129,7 @@ class VAEVariance:
 
 @dataclass(frozen=True, kw_only=True)
 class VAEFigures:
-    """Draw training and validation curves of runs, and images that their models make.
+    """Plot training and validation curves of runs, and draw images that their models make.
 
     Runs that differ in their seed alone share an entry of the legend and a row of the table.
 

@@ -1,4 +1,4 @@
-r"""$-\text{ELBO} = E_{q(z \mid x)}[-\log p(x \mid z)] + KL(q(z \mid x) \,\|\, p(z))$, minimised."""
+r"""The training task: minimise $-\text{ELBO} = E_{q(z \mid x)}[-\log p(x \mid z)] + KL(q(z \mid x) \,\|\, p(z))$."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class VAETask(Task[Tensor]):
             )
 
     def batch(self, place: Place) -> Tensor:
-        """Images of a new order in every epoch, (share of the batch, pixels)."""
+        """Return images in an order that is new in every epoch, (share of the batch, pixels)."""
         if self._order is None or self._order[0] != place.epoch:
             generator = seeded(place.seed, "order", place.epoch)
             order = torch.randperm(len(self.images.train), generator=generator)
@@ -49,7 +49,7 @@ class VAETask(Task[Tensor]):
         return self.images.train[rows].to(self.device).float()
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """The surrogate of the −ELBO, and as metrics the −ELBO with the analytic KL, and the KL."""
+        """Return the surrogate, and as metrics the −ELBO with the analytic KL, and the KL."""
         posterior = self.vae.posterior(batch)
         kl = self.vae.divergence(posterior)
         name, k = self.settings.estimator, self.settings.samples
@@ -63,23 +63,23 @@ class VAETask(Task[Tensor]):
         return loss.mean(), metrics
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """The −ELBO and its KL on the validation set."""
+        """Return the −ELBO and its KL on the validation set."""
         return evaluate(self.vae, self.images.valid, generator)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
 
 def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
-    """The model, sized to the data, with weights from the seed."""
+    """Make the model, of the size of the data, with initial weights from the seed."""
     generator = seeded(settings.seed, "weights")
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
 
 
 def uniform(n: int, c: int) -> Posterior:
-    """A uniform distribution over n one-hot variables of c categories, a batch of one."""
+    """Return a uniform distribution over n one-hot variables of c categories, with a batch of one."""
     return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
 
 
@@ -94,7 +94,7 @@ def check_applies(estimator: str, n: int, c: int, k: int) -> None:
 
 
 def value_is_unbiased(estimator: str) -> bool:
-    """Whether the value of the surrogate can be reported as the −ELBO."""
+    """Return whether the value of the surrogate can be reported as the −ELBO."""
     unbiased = METHODS[estimator].unbiased or estimator == "straight_through"
     return unbiased and estimator not in SAMPLED_KL
 
@@ -109,7 +109,7 @@ def surrogate(
     k: int,
     generator: torch.Generator,
 ) -> Tensor:
-    r"""Per image, the −ELBO in value, its gradient estimate in gradient, (batch,).
+    r"""Return a surrogate per image, (batch,): its value estimates the −ELBO, its gradient the gradient.
 
     With the analytic KL, Kool et al. (2020), equation (59); for ARSM with the sampled one, whose cost is
     $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61).
@@ -129,14 +129,14 @@ def surrogate(
 def one_sample(
     vae: CategoricalVAE, x: Tensor, posterior: Posterior, generator: torch.Generator
 ) -> Tensor:
-    """The reconstruction cost of one sample per image, (batch,)."""
+    """Return the reconstruction cost of one sample per image, (batch,)."""
     z = sample(posterior, 1, replacement=True, generator=generator).value
     return vae.negative_log_likelihood(x, z).squeeze(-1)
 
 
 @torch.no_grad()
 def evaluate(vae: CategoricalVAE, images: Tensor, generator: torch.Generator) -> dict[str, float]:
-    """The mean −ELBO with the analytic KL, and that KL, from one sample per image."""
+    """Return the mean −ELBO with the analytic KL, and that KL, from one sample per image."""
     device = next(vae.parameters()).device
     totals = torch.zeros(2, dtype=torch.float64)
     for rows in images.split(1000):

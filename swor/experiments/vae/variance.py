@@ -1,4 +1,4 @@
-"""Table 1: the gradient variance of estimators on the same models, each case kept once measured."""
+"""Table 1: the gradient variance of estimators on the same models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = "variance.csv"
 
 
 class Row(NamedTuple):
-    """Which k an estimator has in each of the three comparisons."""
+    """The k of an estimator in each of the three comparisons."""
 
     estimator: str
     paper_k: int
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An estimator on a model."""
+    """A measurement to make: an estimator with a k on a model."""
 
     epoch: int
     estimator: str
@@ -59,7 +59,7 @@ class Measurement(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What gradients are taken of."""
+    """The model, its data and its weights, of which gradients are taken."""
 
     vae: CategoricalVAE
     images: Tensor
@@ -68,7 +68,7 @@ class Subject(NamedTuple):
 
 
 def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
-    """For every estimator, its k as in the paper, at equal k, and at equal evaluations.
+    """Return the k of every estimator in the paper, at equal k, and at equal evaluations.
 
     An estimator that needs more evaluations even for k = 1 has k = 1.
     """
@@ -85,7 +85,7 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
 
 
 def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
-    """The kept models of a run, by epoch."""
+    """Return the kept models of a run by epoch."""
     kept = {
         int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*.safetensors"))
     }
@@ -99,7 +99,7 @@ def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
 
 
 def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
-    """Everything that is measured: every estimator with each of its k on every model."""
+    """Return what to measure: every estimator with each of its k on every model."""
     repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
     return [
         Case(epoch, row.estimator, k, repetitions[epoch])
@@ -112,7 +112,7 @@ def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> 
 def measure(
     settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
 ) -> list[Measurement]:
-    """The measurements of a folder, after those that it lacks have been made and kept."""
+    """Make the measurements that a folder lacks, write each at once, and return all of them."""
     from rich.progress import Progress
 
     measured = read(folder.path)
@@ -132,7 +132,7 @@ def measure(
 
 
 def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) -> list[Measurement]:
-    """The log-variances of a case: encoder, decoder and both.
+    """Measure the log-variances of a case: those of the encoder, the decoder and both.
 
     Args:
         case: what is measured.
@@ -152,12 +152,12 @@ def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) ->
 
 
 def _log(variance: float, error: float) -> tuple[float, float]:
-    """The logarithm of a variance, −inf for none, and the standard error of that logarithm."""
+    """Return the logarithm of a variance, −inf for none, and the standard error of the logarithm."""
     return (math.log(variance), error / variance) if variance > 0.0 else (-math.inf, 0.0)
 
 
 def _paper(measurement: Measurement, domain: Domain) -> float | None:
-    """The number in the paper, which is of the encoder, and of its own k."""
+    """Return the number in the paper, which is that of the encoder at the paper's k."""
     same = (measurement.part, measurement.k) == ("encoder", paper_k(measurement.estimator))
     return paper_log_variance(measurement.estimator, domain) if same else None
 
@@ -183,7 +183,7 @@ class Gradient:
         warm_up(self.estimate, lambda step: self.loss(step, "control"), settings.warm_up)
 
     def minibatch(self, number: int) -> Tensor:
-        """The first records, or those of a draw."""
+        """Return the first records, or new ones for every draw."""
         records = self.settings.records
         if not self.settings.new_minibatch:
             return self.images[:records].float()
@@ -192,7 +192,7 @@ class Gradient:
         return self.images[rows].float()
 
     def loss(self, number: int, purpose: str) -> Tensor:
-        """The surrogate of a draw, averaged over the minibatch."""
+        """Return the surrogate of a draw, averaged over the minibatch."""
         vae, name, k, x = self.vae, self.name, self.k, self.minibatch(number)
         noise = seeded(self.settings.seed, purpose, name, k, number)
         posterior = vae.posterior(x)
@@ -200,13 +200,13 @@ class Gradient:
         return surrogate(vae, name, self.estimate, x, posterior, kl, k, noise).mean()
 
     def __call__(self, number: int) -> Tensor:
-        """The gradient of a draw, (parameters,)."""
+        """Return the gradient of a draw, (parameters,)."""
         gradients = torch.autograd.grad(self.loss(number, "noise"), self.parameters)
         return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def read(folder: Path) -> list[Measurement]:
-    """The measurements that a folder already has."""
+    """Read the measurements that a folder already has."""
     path = folder / TABLE
     if not path.exists():
         return []
@@ -227,7 +227,7 @@ def read(folder: Path) -> list[Measurement]:
 def variance_table(
     rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, warm_up: int
 ) -> str:
-    """The table, with standard errors, beside the paper's numbers where it has them.
+    """Return the table, with standard errors, beside the paper's numbers.
 
     Args:
         rows: the estimators, and which k they are compared at.

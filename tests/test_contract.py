@@ -30,7 +30,7 @@ from swor.samplers.distributions import factorized
 NAMES = list(swor.ESTIMATORS)
 SMALL = ("categorical", "one_hot", "bernoulli", "two_categories")
 PRODUCTS = ("categoricals", "one_hots", "bernoullis", "square")
-COMBINATIONS = 60_000  # of draws that a sum goes through
+COMBINATIONS = 60_000  # the largest number of terms of a sum
 BIAS, ROUNDING = 1e-4, 1e-12
 FAR, NEAR = 8.0, 4.0  # standard errors: a bias, and none
 
@@ -57,7 +57,7 @@ def sizes(entry: Estimator, name: str) -> list[int]:
 
 
 def cases(entry: Estimator, names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Distributions and k of which all draws can be gone through."""
+    """Distributions and k for which all draws can be enumerated."""
     for name in names:
         if not entry.defined_for(Problem(name).dist):
             continue

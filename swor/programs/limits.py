@@ -1,4 +1,4 @@
-"""Limits at which to stop drawing."""
+"""The limits at which drawing stops."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from swor.checks import check_count
 
 @dataclass(frozen=True)
 class Limits:
-    """The first that is reached counts; None is no limit.
+    """The limits at which drawing stops; the first that is reached counts, and None means no limit.
 
     Attributes:
-        coverage: the probability mass of what was drawn.
+        coverage: the probability mass of all draws.
         standard_error: of the estimated expected cost.
         at_least: the number of runs before a standard error is computed.
         at_most: the number of runs.
@@ -42,9 +42,9 @@ class Limits:
             check_count("at_most", self.at_most)
 
     def allow(self, k: int, log_rest: float) -> bool:
-        """Whether to go on, as far as the number of runs and the mass that is left can tell.
+        """Return whether to continue, given the number of runs and the log of the mass that is left.
 
-        There is nothing to go on with where no mass is left.
+        The result is False if no mass is left.
         """
         if self.at_most is not None and k >= self.at_most:
             return False
@@ -53,8 +53,8 @@ class Limits:
         return log_rest > math.log1p(-self.coverage)
 
     def next_check(self, k: int) -> int:
-        """The number of runs at which to compute a standard error next.
+        """Return the number of runs at which to compute the next standard error.
 
-        One takes a time that is quadratic in the number of runs, so the distance grows with it.
+        Its computation takes a time that is quadratic in the number of runs, so the interval grows with it.
         """
         return k + 1 + k // 16

@@ -1,4 +1,4 @@
-"""Distinct runs of any program that makes random choices, one after the other."""
+"""Distinct runs of any program that makes random choices, drawn one after the other."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ PADDING = -1  # follows the last choice of a run
 
 
 class DistinctRuns(Generic[Result]):
-    r"""Runs of a program, no two of which make the same choices: a sample without replacement.
+    r"""Runs of a program, no two of which make the same choices, as a sample without replacement.
 
-    The program is called with a function ``choose``, and calls ``choose(log_probs)`` for every random
-    choice, as often as it likes. The probability of a run is the product of those of its choices. Every
-    run has the law of the program among the runs that were not drawn yet, so that at any time the runs
-    are a sample without replacement, and their number need not be known in advance (incremental
-    sampling; Shi, Bieber and Sutton 2020, https://arxiv.org/abs/2002.09067).
+    $$p(\text{run}) = \prod_t p(\text{choice}_t \mid \text{choices before it})$$
 
-    After the same choices the program must offer the same options with the same probabilities. Make a
-    new object when these change, for instance after a step of an optimiser. For a model that extends
-    many sequences at a time, :class:`swor.DistinctSequences` is faster, and for a table of
-    log-probabilities :func:`swor.gumbel_top_k`.
+    The program is called with a function ``choose`` and calls ``choose(log_probs)`` for every random choice,
+    as often as it likes. Every new run has the distribution of the program among the runs that were not
+    drawn yet. At any time the runs are therefore a sample without replacement, and their number need not be
+    known in advance. Use it for simulators and other programs. For a model that extends many sequences at
+    a time, :class:`swor.DistinctSequences` is faster, and for a table of log-probabilities
+    :func:`swor.gumbel_top_k`.
+
+    After the same choices, the program must offer the same options with the same probabilities. Make a new
+    object when these change, for instance after a step of an optimiser.
 
     Args:
         program: from ``choose`` to a result.
@@ -57,6 +58,10 @@ class DistinctRuns(Generic[Result]):
     ([1, 2, 3, 4], True)
     >>> swor.unordered_set(runs.sample()).mean(runs.costs())  # 1/2 + 2/4 + 3/8 + 4/8
     tensor(1.8750)
+
+    References:
+        | Incremental Sampling Without Replacement for Sequence Models (Shi et al., 2020)
+        | https://arxiv.org/abs/2002.09067
     """
 
     def __init__(

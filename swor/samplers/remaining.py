@@ -1,9 +1,9 @@
-r"""The sequences of a model that were not drawn yet, as a model: $p(x) / (1 - \sum_{x' \in S} p(x'))$.
+r"""A model of the sequences that were not drawn yet, $p(x) / (1 - \sum_{x' \in S} p(x'))$.
 
-:class:`Drawn` holds the tree of what was drawn (see :mod:`swor.samplers.tree`) of all elements of the
-batch in tensors, as the paths from its root to its leaves. A search over :class:`Remaining` finds
-sequences that are not in the tree. What is then left of a node is the sum of what the search prunes
-there and of what is left of the children that it keeps, so nothing cancels.
+:class:`Drawn` stores the tree of all draws (see :mod:`swor.samplers.tree`), for all elements of the batch, as
+tensors of the paths from its root to its leaves. A search over :class:`Remaining` finds sequences that are
+not in the tree. The mass that is then left at a node is the sum of the mass that the search prunes there
+and the mass that is left at the children that it keeps, so nothing cancels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
     log_rest: Tensor  # (*batch, k, length + 1): log of the fraction left of a prefix of t symbols
 
     def with_more(self, new: Drawn) -> Drawn:
-        """These and more sequences, which leave less of the prefixes that they share with these."""
+        """Return these and more sequences, which reduce the mass left at the prefixes that they share."""
         equal = self.symbols.unsqueeze(-2) == new.symbols.unsqueeze(-3)
         shared = torch.cat([torch.ones_like(equal[..., :1]), equal], dim=-1).cumprod(-1).bool()
         left = torch.where(shared, new.log_rest.unsqueeze(-3), torch.inf).amin(-2)
@@ -36,7 +36,7 @@ class Drawn(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a step of the search kept."""
+    """The children that a step of the search kept."""
 
     parents: Tensor  # (*batch, kept), the beams that they are children of
     log_p: Tensor  # (*batch, kept), given their parents
@@ -68,12 +68,12 @@ class Remaining(Generic[State]):
         self.last: Beams[State] | None = None  # the state at the last step
 
     def start(self) -> Beams[State]:
-        """One empty sequence per element of the batch."""
+        """Return the state of one empty sequence per element of the batch."""
         nothing = torch.empty(0)
         return Beams(self.model.start(), nothing, nothing, nothing, nothing, ())
 
     def step(self, state: Beams[State]) -> tuple[Tensor, Beams[State]]:
-        """Log-probabilities of the next symbol, given that the sequence was not drawn."""
+        """Return log-probabilities of the next symbol, given that the sequence was not drawn before."""
         log_probs, inner = self.model.step(state.inner)
         log_probs = log_probs.to(working_dtype(log_probs.dtype))
         if state.past:
@@ -87,7 +87,7 @@ class Remaining(Generic[State]):
         return log_left - log_total.masked_fill(log_total == -torch.inf, 0.0), self.last
 
     def select(self, state: Beams[State], parents: Tensor, symbols: Tensor) -> Beams[State]:
-        """Beams with a symbol more."""
+        """Return the state of the selected beams, each extended by its symbol."""
         history = state.symbols.gather(-2, _rows(parents, state.symbols))
         shared = state.shared.gather(-2, _rows(parents, state.shared))
         if self.drawn is not None:
@@ -101,10 +101,10 @@ class Remaining(Generic[State]):
         )
 
     def found(self, value: Tensor) -> Drawn:
-        """The sequences that a search has found, with what they leave of their prefixes.
+        """Return the sequences that a search has found, with the mass that they leave at their prefixes.
 
         Args:
-            value: (*batch, k, length), the result of the search.
+            value: the result of the search, (*batch, k, length).
         """
         if self.last is None:
             raise RuntimeError("found was called before a search")
@@ -130,7 +130,7 @@ class Remaining(Generic[State]):
         )
 
     def _log_left(self, state: Beams[State], log_probs: Tensor) -> Tensor:
-        r"""$\log p(c \mid v) + \log(1 - \varphi(c))$ of all children c of the beams v."""
+        r"""Return $\log p(c \mid v) + \log(1 - \varphi(c))$ of all children c of the beams v."""
         if self.drawn is None:
             return log_probs
         t = state.symbols.shape[-1]
@@ -154,7 +154,7 @@ def _keep(state: Beams[State], parents: Tensor, symbols: Tensor) -> Kept:
 
 
 def _log_rest(step: Kept, below: Tensor) -> Tensor:
-    """Log of the fraction left of the beams, from what is left of the children that they kept."""
+    """Return the log of the fraction left of the beams, from the fraction left of the children they kept."""
     # Impossible children fill up the beams where there are too few; a model may say NaN of these.
     log_left = torch.where(step.log_p == -torch.inf, -torch.inf, step.log_p + below)
     beams = torch.arange(step.log_others.shape[-1], device=below.device).unsqueeze(-1)

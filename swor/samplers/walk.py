@@ -1,4 +1,4 @@
-"""A walk through the tree of what was drawn, to a leaf that is new."""
+"""A walk through the tree of all draws so far, to a leaf that was not drawn before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swor.checks import check_log_probs, check_normalized
 from swor.samplers.race import gumbel_like
 from swor.samplers.tree import Node, Options, Step, use_up
 
-# How far the probabilities of a node may be from those of an earlier visit.
+# The largest difference between the probabilities of a node and those of an earlier visit.
 AGREEMENT = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 
 
@@ -19,7 +19,7 @@ class Walk:
     """One draw: a walk from the root to a leaf that was not drawn before.
 
     Args:
-        root: of the tree.
+        root: the root of the tree.
         generator: the source of randomness, on the CPU.
     """
 
@@ -30,7 +30,7 @@ class Walk:
         self._steps: list[Step] | None = []
 
     def choose(self, log_probs: Tensor) -> int:
-        """The index of the next choice.
+        """Return the index of the next choice.
 
         Args:
             log_probs: normalised log-probabilities of the options, (n,); −inf masks an option.
@@ -59,7 +59,7 @@ class Walk:
         return index
 
     def end(self) -> None:
-        """The run has ended: its leaf is drawn."""
+        """End the run, and mark its leaf as drawn."""
         if self.node.options is not None:
             raise ValueError(
                 f"the run ended after the choices {self.path}, where an earlier run went on to choose "
@@ -86,18 +86,18 @@ class Walk:
 
 SAME = (
     "expected the same options with the same probabilities after the same choices. Let choose be the "
-    "program's only source of randomness for its choices, and begin anew when the probabilities change, "
-    "for instance after a step of an optimiser."
+    "program's only source of randomness for its choices, and make a new object when the probabilities "
+    "change, for instance after a step of an optimiser."
 )
 
 
 def pick(log_mass: Tensor, generator: torch.Generator | None) -> int:
-    """An index with a probability proportional to its mass."""
+    """Draw an index with a probability proportional to its mass."""
     return int((log_mass + gumbel_like(log_mass, generator)).argmax())
 
 
 def _checked(log_probs: Tensor) -> Tensor:
-    """Normalised to the last digit, in double precision."""
+    """Return log-probabilities in double precision, normalised again."""
     check_log_probs("log_probs", log_probs)
     if log_probs.dim() != 1:
         raise ValueError(
@@ -115,5 +115,5 @@ def _options(log_probs: Tensor) -> Options:
 
 @lru_cache(maxsize=256)
 def _signs(n: int) -> Tensor:
-    """Different coefficients, so that probabilities that change places change the checksum."""
+    """Return different coefficients, so that swapping two probabilities changes the checksum."""
     return torch.cos(torch.arange(n, dtype=torch.float64))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from swor.diagnostics.samples import all_samples
 
 import swor
+from swor.diagnostics.all_samples import all_samples
 
 
 def distinct(log_probs, k):

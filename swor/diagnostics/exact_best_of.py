@@ -13,7 +13,9 @@ from swor.types import Cost
 
 
 def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) -> Tensor:
-    r"""$J_m = \sum_j f_{(j)} (P_j^m - P_{j-1}^m)$ with $P_j = p_{(1)} + \dots + p_{(j)}$; differentiable.
+    r"""The expected best of m draws, by enumerating the domain; differentiable.
+
+    $$J_m = \sum_j f_{(j)} (P_j^m - P_{j-1}^m), \qquad P_j = p_{(1)} + \dots + p_{(j)}$$
 
     The expected maximum of $m$ independent draws, with all outcomes in ascending order of $f$. It is what
     :func:`swor.best_of` estimates. Where outcomes tie, the gradient of $f$ is

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor.checks import check_count, check_same, check_shape, may_inspect
+from swor.checks import check_count, check_same, check_shape, may_inspect, may_validate
 from swor.math.best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.types import Sample, Scheme, score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BestOf:
-    r"""The best of $m$ independent draws, estimated from distinct samples; see :func:`best_of`.
+    r"""The best of m independent draws, estimated from distinct samples; see :func:`best_of`.
 
     Attributes:
         sample: drawn without replacement, with $k \ge m$ outcomes.
@@ -27,7 +27,9 @@ class BestOf:
     largest: bool = True
 
     def mean(self, f: Tensor) -> Tensor:
-        r"""$\hat J_m = \sum_s w_s f_s$: the estimate of the expected best of $m$ draws.
+        r"""Return the estimate of the expected best of m draws.
+
+        $$\hat J_m = \sum_s w_s f_s$$
 
         It is an average of the given values with weights that sum to 1, so it never leaves their range.
         For rewards of 0 and 1 it is an unbiased estimate of pass@m.
@@ -42,7 +44,9 @@ class BestOf:
         return surrogate(f, self._find(f, None, gradient=False), None)
 
     def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
-        r"""$\sum_s w_s f_s + c_s (\log p_s - \bot(\log p_s))$: the surrogate.
+        r"""Return the surrogate loss, to be averaged over the batch and differentiated.
+
+        $$L = \sum_s w_s f_s + c_s (\log p_s - \bot(\log p_s))$$
 
         Its value estimates $J_m$ and its gradient estimates $\nabla J_m$. Minimise it if $f$ is a cost, and
         its negative if $f$ is a reward.
@@ -64,7 +68,7 @@ class BestOf:
         return surrogate(f, found, self.sample.log_p if log_p is None else log_p)
 
     def variance(self, f: Tensor) -> Tensor:
-        r"""An unbiased estimate of the variance of :meth:`mean`, from the sample itself, for $k \ge 2m$.
+        r"""Return an unbiased estimate of the variance of :meth:`mean`, from a sample of 2m or more.
 
         $$\hat V = \hat J_m^2 - E[f(x_1, \dots, x_m) \, f(x_{m+1}, \dots, x_{2m}) \mid S]$$
 
@@ -102,7 +106,7 @@ def check_values(name: str, given: Tensor, sample: Sample) -> None:
     """One number for every sample: finite, or a log-probability that may be −inf."""
     check_shape(name, given, tuple(sample.log_p.shape), "one number for every sample")
     check_same(name, given, "the sample", sample.log_p)
-    if not may_inspect(given):
+    if not may_validate(given):
         return
     allowed = given.isfinite() if name == "f" else given < torch.inf
     if not bool(allowed.all()):
@@ -113,7 +117,10 @@ def check_values(name: str, given: Tensor, sample: Sample) -> None:
 
 
 def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
-    r"""$J_m = E[\max(f(x_1), \dots, f(x_m))]$ of independent $x_i \sim p$, from $k \ge m$ distinct samples.
+    r"""The expected best of m independent draws, and its gradient, from distinct samples.
+
+    The target is $J_m = E[\max(f(x_1), \dots, f(x_m))]$ with independent $x_i \sim p$, and the sample has
+    $k \ge m$ outcomes.
 
     With $Z(U, n)$ the probability that $n$ independent draws have exactly the support $U$, and with set
     probabilities as in :func:`swor.leave_one_out`,

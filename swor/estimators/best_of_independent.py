@@ -37,7 +37,7 @@ SMALLEST = {"none": 0, "leave_one_out": 1, "fewer": 0, "centred": 1}  # k − m
 
 @dataclass(frozen=True)
 class IndependentBestOf:
-    r"""The best of $m$ draws from independent samples; see :func:`best_of_independent`.
+    r"""The best of m draws from independent samples; see :func:`best_of_independent`.
 
     Attributes:
         sample: drawn with replacement, with $k \ge m$ outcomes.
@@ -81,7 +81,9 @@ class IndependentBestOf:
 def best_of_independent(
     sample: Sample, m: int, *, largest: bool = True, baseline: Baseline = "fewer"
 ) -> IndependentBestOf:
-    r"""$\hat J_m = \binom{k}{m}^{-1} \sum_{|I| = m} \max_{i \in I} f_i$ from $k \ge m$ independent samples.
+    r"""The expected best of m draws, and its gradient, from independent samples.
+
+    $$\hat J_m = \binom{k}{m}^{-1} \sum_{|I| = m} \max_{i \in I} f_i, \qquad k \ge m$$
 
     The unbiased estimate of pass@m (Chen et al., 2021), for values of any kind, with the policy
     gradients of Walder and Karkhanis (2025). Use :func:`swor.best_of` if the samples are distinct.

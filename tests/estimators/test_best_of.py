@@ -480,7 +480,7 @@ def test_numbers_of_draws_that_are_refused():
         swor.best_of(sample, 4)
     with pytest.raises(ValueError, match="m is 0; expected at least 1"):
         swor.best_of(sample, 0)
-    with pytest.raises(TypeError, match=r"m is 1\.5; expected a whole number"):
+    with pytest.raises(TypeError, match=r"m is 1\.5; expected an integer"):
         swor.best_of(sample, 1.5)
 
 

@@ -1,4 +1,4 @@
-r"""The training task: minimise $-\text{ELBO} = E_{q(z \mid x)}[-\log p(x \mid z)] + KL(q(z \mid x) \,\|\, p(z))$."""
+r"""The training task: minimise the −ELBO, $E_{q(z | x)}[-\log p(x \mid z)] + KL(q(z | x) \,\|\, p(z))$."""
 
 from __future__ import annotations
 

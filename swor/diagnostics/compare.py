@@ -76,7 +76,7 @@ def compare(
         generator: the source of randomness.
 
     Returns:
-        A :class:`Comparison`: ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
+        The result; ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
 
     >>> logits = torch.zeros(6, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)

@@ -19,7 +19,7 @@ def single_sample(sample: Sample) -> Weights:
         sample: drawn with or without replacement.
 
     Returns:
-        The weights: 1 for the first sample and 0 for the others, (*batch, k).
+        The weights, 1 for the first sample and 0 for the others, (*batch, k).
 
     >>> from swor import Sample
     >>> single_sample(Sample(torch.arange(3), torch.tensor([0.2, 0.3, 0.1]).log())).weight

@@ -13,8 +13,9 @@ from torch.distributions import Distribution
 
 from swor.checks import check_count, check_k
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
-from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.comparison import Comparison
 from swor.diagnostics.draws import looped
+from swor.diagnostics.measurement import Measurement, Row
 from swor.diagnostics.variance import (
     WARM_UP,
     GradientMoments,

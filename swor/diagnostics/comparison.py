@@ -9,70 +9,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from swor.diagnostics.variance import GradientMoments
+from swor.diagnostics.measurement import Measurement, Row
+from swor.diagnostics.plot import plot
+from swor.diagnostics.recommend import recommend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
-
-BIASED_FROM = 6.0  # see swor.diagnostics.bias
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """The measurements of an estimator at one k.
-
-    Attributes:
-        k: the number of samples.
-        evaluations: the number of evaluations of f for one estimate.
-        z: the z-score of its bias; NaN if there was no gradient to compare with.
-        moments: of its gradient.
-        seconds: the time of one estimate and its gradient.
-        eps: the rounding error of the gradients.
-    """
-
-    k: int
-    evaluations: int
-    z: float
-    moments: GradientMoments
-    seconds: float
-    eps: float
-
-    @property
-    def log_variance(self) -> float:
-        """The log of the trace of the covariance of the gradient; −inf if the trace is rounding error."""
-        m = self.moments
-        rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
-        trace = float(m.trace)
-        return -math.inf if trace <= rounding else math.log(trace)
-
-    @property
-    def log_variance_error(self) -> float:
-        """The standard error of ``log_variance``."""
-        constant = self.log_variance == -math.inf
-        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
-
-
-@dataclass(frozen=True)
-class Row:
-    """An estimator, measured at equal k and at equal evaluations.
-
-    Attributes:
-        name: of the estimator.
-        unbiased: as registered; None if it is not registered.
-        at_k: measured at equal k.
-        at_evaluations: measured at equal evaluations; None if even the smallest k needs more.
-    """
-
-    name: str
-    unbiased: bool | None
-    at_k: Measurement
-    at_evaluations: Measurement | None
-
-    @property
-    def looks_biased(self) -> bool:
-        """Whether it is registered as biased, or a bias was measured."""
-        return self.unbiased is False or self.at_k.z > BIASED_FROM
 
 
 @dataclass(frozen=True)
@@ -97,9 +40,7 @@ class Comparison:
 
     def recommend(self) -> str:
         """Return which estimator to use, in a sentence, with the evidence."""
-        from swor.diagnostics.recommend import recommend
-
-        return recommend(self)
+        return recommend(self.rows, self.evaluations)
 
     def __str__(self) -> str:
         lines = [HEADER, *(_cells(row) for row in self.rows)]
@@ -131,9 +72,8 @@ class Comparison:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the log-variances at equal k and at equal evaluations, with two standard errors."""
-        from swor.diagnostics.plot import plot
-
-        return plot(self, _needs("matplotlib.pyplot").gca() if ax is None else ax)
+        ax = _needs("matplotlib.pyplot").gca() if ax is None else ax
+        return plot(self.rows, self.k, self.evaluations, ax)
 
     @property
     def _title(self) -> str:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from swor.diagnostics.comparison import Comparison, Measurement
+from swor.diagnostics.measurement import Measurement, Row
 
 
-def recommend(comparison: Comparison) -> str:
+def recommend(rows: Sequence[Row], evaluations: int) -> str:
     """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
     fair = {
         row.name: row.at_evaluations
-        for row in comparison.rows
+        for row in rows
         if row.at_evaluations is not None and not row.looks_biased
     }
     if not fair:
         return (
-            f"None of these is unbiased and fits into {comparison.evaluations} evaluations; allow "
+            f"None of these is unbiased and fits into {evaluations} evaluations; allow "
             "more evaluations, or compare others, such as unordered_set."
         )
     order = sorted(fair, key=lambda name: fair[name].log_variance)

@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP_DONE := $(VENV)/.setup-done
 DOCS_DONE := $(VENV)/.docs-done
+# rl4co pulls in a hundred packages, and vLLM wants other versions: each has an environment of its own.
+RL4CO_VENV := .venv-rl4co
 VLLM_VENV := .venv-vllm
-VLLM_DONE := $(VLLM_VENV)/.setup-done
 # measure.py is what they share, and the others have targets of their own.
-BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py,\
+BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py,\
 	$(sort $(wildcard benchmarks/*.py)))
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
@@ -21,10 +22,10 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow test-vllm lint format bench bench-page soak docs dist reproduce clean
+.PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm lint format bench bench-page soak docs dist reproduce clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 
@@ -45,15 +46,21 @@ test: lint ## lint, then run every test that is not marked slow, and the doctest
 test-slow: setup ## run the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
-# vLLM wants other versions of what the rest uses, so it has an environment of its own.
-$(VLLM_DONE): pyproject.toml constraints-vllm.txt
-	@test -e $@ || { echo "Setting up $(VLLM_VENV)"; $(PYTHON) -m venv --clear $(VLLM_VENV); }
+.venv-%/.setup-done: pyproject.toml constraints-%.txt
+	@test -e $@ || { echo "Setting up $(@D)"; $(PYTHON) -m venv --clear $(@D); }
 	@rm -f $@
-	$(VLLM_VENV)/bin/python -m pip install --disable-pip-version-check -qq --no-deps \
-		-r constraints-vllm.txt -e .
+	$(@D)/bin/python -m pip install --disable-pip-version-check -qq --no-deps \
+		-r constraints-$*.txt -e .
 	@touch $@
 
-test-vllm: $(VLLM_DONE) ## test completions from vLLM, in .venv-vllm
+test-rl4co: $(RL4CO_VENV)/.setup-done ## test the rl4co integration, in .venv-rl4co
+	$(RL4CO_VENV)/bin/python -m pytest -n $(WORKERS) tests/integrations/test_rl4co.py \
+		swor/integrations/rl4co $(PYTEST_ARGS)
+
+bench-rl4co: $(RL4CO_VENV)/.setup-done ## measure a training step of the rl4co integration
+	$(RL4CO_VENV)/bin/python benchmarks/rl4co_step.py
+
+test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
 	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
 		$(PYTEST_ARGS)
 
@@ -95,5 +102,5 @@ reproduce: setup ## reproduce the paper's results in a short run
 	$(BIN)/swor reproduce
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(VLLM_VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,24 +1,72 @@
-"""What building the documentation adds to mkdocs: formulas without a network, the table of names."""
+"""Additions to the documentation build: formulas, examples, shapes, references, the public names."""
 
 from __future__ import annotations
 
+import ast
 import html
+import importlib
+import inspect
 import re
+from itertools import zip_longest
+from types import ModuleType
 from typing import Any
 
+from markdown import Extension, Markdown
+from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
+
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-# Roles in docstrings, which Markdown does not know.
+# Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
-CLEARER = (  # where common fonts lack a sign, or set it too small to be seen
+# A paragraph of a References section: lines that start with a bar, the last one being the address.
+REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)\n\| (https?://\S+)</p>")
+REPLACEMENTS = (  # signs that common fonts lack, or draw too small to be seen
     (re.compile(r"<mi>&#x029F5;</mi>"), "<mo>\\</mo>"),
     (re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>"), r"<mrow>\1<mo>′</mo></mrow>"),
     (re.compile(r"<mi>(log|arg|tr)</mi>"), r"<mi>\1</mi><mspace width='0.17em'/>"),
 )
 
 
+class Examples(Preprocessor):
+    """Fences doctests, whose prompts Markdown would take for nested quotations."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        """Return the lines with a fence around every doctest."""
+        fenced: list[str] = []
+        inside = False
+        for line in [*lines, ""]:
+            starts, ends = not inside and line.startswith(">>> "), inside and not line.strip()
+            fenced += ["```pycon"] * starts + ["```"] * ends + [line]
+            inside = starts or (inside and not ends)
+        return fenced[:-1]
+
+
+class Shapes(InlineProcessor):
+    """Keeps the star of a shape such as (*batch, k), which Markdown would take for emphasis."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:
+        """Return the match as plain text, and where it starts and ends."""
+        return m[0], m.start(0), m.end(0)
+
+
+class Docstrings(Extension):
+    """The syntax of our docstrings that Markdown does not know."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Register what this extension adds."""
+        md.preprocessors.register(Examples(md), "examples", 40)  # before fences are read
+        md.inlinePatterns.register(Shapes(r"\(\*(?=\w)", md), "shapes", 185)  # after inline code
+
+
+def on_config(config: Any) -> Any:
+    """Add the extension to those of all pages and docstrings."""
+    config.markdown_extensions.append(Docstrings())
+    return config
+
+
 def on_page_content(content: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers show by themselves."""
-    return ROLE.sub("", FORMULA.sub(_formula, content))
+    """Convert formulas to MathML, which browsers show without a script, and link references."""
+    return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
 
 
 def _formula(match: re.Match[str]) -> str:
@@ -27,26 +75,58 @@ def _formula(match: re.Match[str]) -> str:
     tag, latex = match.groups()
     display = "block" if tag == "div" else "inline"
     formula = convert(html.unescape(latex).replace(r"\arg", r"\text{arg}"), display=display)
-    for sign, clearer in CLEARER:
+    for sign, clearer in REPLACEMENTS:
         formula = sign.sub(clearer, formula)
     return f"<{tag}>{formula}</{tag}>"
 
 
+def _reference(match: re.Match[str]) -> str:
+    text, address = match.groups()
+    return f'<p><a href="{address}">{text.replace(chr(10) + "| ", " ")}</a></p>'
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The list of all public names, in the page of the API: one without a page fails the build."""
+    """Insert the table of public names into the API page; a name without a page fails the build."""
     if page.file.src_uri != "api.md":
         return markdown
     return markdown.replace("<!-- names -->", names())
 
 
 def names() -> str:
-    """A table of all public names with the first line of what they say of themselves."""
+    """Return a table of all public names with the first line of each docstring."""
     import swor
 
-    lines = ["| name | |", "| --- | --- |"]
+    lines = ["| name | description |", "| --- | --- |"]
+    documented = docstrings()
     for name in swor.__all__:
-        value = getattr(swor, name)
-        said = (value.__doc__ or "") if callable(value) else "All estimators by name."
-        first = said.strip().split("\n\n")[0].replace("\n", " ").replace("|", r"\|")
-        lines.append(f"| [`{name}`][swor.{name}] | {' '.join(first.split())} |")
+        first = " ".join(documented[name].split("\n\n")[0].split()).replace("|", r"\|")
+        lines.append(f"| [`{name}`][swor.{name}] | {first} |")
     return "\n".join(lines)
+
+
+def docstrings() -> dict[str, str]:
+    """Return the docstring of every public name; a name without one raises an error."""
+    import swor
+
+    found: dict[str, str] = {}
+    for statement in ast.parse(inspect.getsource(swor)).body:
+        module = statement.module if isinstance(statement, ast.ImportFrom) else None
+        if module is not None and module.startswith("swor."):
+            defined = definitions(importlib.import_module(module))
+            found |= {alias.name: defined[alias.name] for alias in statement.names}
+    return found
+
+
+def definitions(module: ModuleType) -> dict[str, str]:
+    """Return the docstrings of functions and classes, and the strings that follow constants."""
+    body = ast.parse(inspect.getsource(module)).body
+    found: dict[str, str | None] = {}
+    for statement, following in zip_longest(body, body[1:]):
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found[statement.name] = ast.get_docstring(statement)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            text = following.value if isinstance(following, ast.Expr) else None
+            if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
+                found[target.id] = inspect.cleandoc(str(text.value))
+    return {name: text for name, text in found.items() if text}

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md from the tables that the benchmarks wrote; no figure is typed by hand.
+"""Write docs/performance.md from the tables that the benchmarks wrote; no number is typed by hand.
 
 python benchmarks/page.py [--output docs/performance.md]
 """
@@ -16,29 +16,30 @@ from measure import OUTPUT
 INTRODUCTION = """\
 # Performance
 
-What `make bench` measured, as `make bench-page` wrote it down. Every figure that compares is a ratio of
-medians over repeats that take turns in one run, in processor time of one thread; figures in
-milliseconds are of the machine named under each table, and of nothing else. A load above the number of
-cores means that other programs ran at the same time: then trust ratios only, and not their last digit.
+What `make bench` measured, written by `make bench-page`. Every comparison is a ratio of medians over
+repeats that alternate within one run, in processor time of one thread. Times in milliseconds hold only
+for the machine named below each table. If the load is larger than the number of cores, other programs
+were running at the same time; then only the ratios are meaningful, and their last digit is not.
 
-    make bench                          # all of them
-    python benchmarks/estimators.py     # one of them, likewise the others
-    make bench-page                     # this page
+    make bench                          # run all benchmarks
+    python benchmarks/estimators.py     # run one of them
+    make bench-page                     # write this page
     make soak                           # ten minutes of training steps: memory must stay flat
 """
 
 ORDER = {  # the tables in the order of the page, and what each answers
-    "ratios": "How long do the ratios take, and how exact are they, beside textbook methods?",
-    "ratios_growth": "How do they grow with k and with the batch?",
-    "estimators": "What does the whole loss cost, beside a hand-written REINFORCE?",
-    "storchastic": "And beside another library's?",
-    "samplers": "What does sampling without replacement cost, beside independent samples?",
+    "ratios": "How fast and how accurate are the ratios, compared with textbook methods?",
+    "ratios_growth": "How does their cost grow with k and with the batch?",
+    "estimators": "What does the whole loss cost, compared with a hand-written REINFORCE?",
+    "storchastic": "What does it cost, compared with another library?",
+    "samplers": "What does sampling without replacement cost, compared with independent samples?",
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
     "vae": "What does a training step of the categorical VAE cost?",
-    "vae-shares": "Where does the time of that step go?",
+    "vae-shares": "How is the time of this VAE step divided?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
-    "tsp-shares": "And where does the time of that one go?",
+    "tsp-shares": "How is the time of this travelling salesman step divided?",
+    "rl4co": "What does a training step of rl4co's attention model cost, beside its own?",
     "soak": "Does memory stay flat?",
 }
 

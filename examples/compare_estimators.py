@@ -1,7 +1,7 @@
-"""Which gradient estimator suits my model? Measure all of them on it, and take the advice.
+"""Choose a gradient estimator for your model: measure several, and print a recommendation.
 
-The model here is a policy that attends to one of twenty places in an image; put your own in its
-place. Run it with `python examples/compare_estimators.py`.
+The model of this example attends to one of twenty places in an image; replace it by your own. Run it with
+`python examples/compare_estimators.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import swor
 
 
 class HardAttention(nn.Module):
-    """Looks at one of twenty places, and predicts the target from what it sees there."""
+    """A model that attends to one of twenty places and predicts the target from the features there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,17 +24,17 @@ class HardAttention(nn.Module):
         self.predict = nn.Linear(5, 1)
 
     def forward(self, image: Tensor) -> Categorical:
-        """Where to look, for each image (batch, 20, 5)."""
+        """Return the distribution over places for each image (batch, 20, 5)."""
         return Categorical(logits=3.0 * self.where(image.flatten(-2)))
 
     def cost(self, image: Tensor, target: Tensor, place: Tensor) -> Tensor:
-        """The squared error, (batch, k), of looking at ``place`` (batch, k)."""
+        """Return the squared error, (batch, k), of the prediction from ``place`` (batch, k)."""
         seen = image.gather(-2, place.unsqueeze(-1).expand(*place.shape, 5))
         return (self.predict(seen).squeeze(-1) - target.unsqueeze(-1)).square()
 
 
 def main() -> None:
-    """Compare, show the table, and print the recommendation."""
+    """Compare the estimators, and print the table and the recommendation."""
     torch.manual_seed(0)
     image, target, model = torch.randn(16, 20, 5), torch.randn(16), HardAttention()
 

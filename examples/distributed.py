@@ -1,7 +1,7 @@
-"""Many seeds in parallel through joblib: on this machine, or on a Ray or Dask cluster.
+"""Compare estimators over many seeds in parallel, on this machine or on a Ray or Dask cluster.
 
-Run it with `python examples/distributed.py --jobs 4`, or with `--backend ray` or `--backend dask` (extra
-`cluster`). Each process has one thread.
+Run it with `python examples/distributed.py --jobs 4`. The options `--backend ray` and `--backend dask` need
+the extra `cluster`. Each process has one thread.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch.distributions import Categorical
 
 import swor
-from swor.experiments.reproduce.parallel import as_completed, processes
+from swor.experiments.reproduce.execution import as_completed, processes
 
 NAMES = ("unordered_set", "reinforce", "sum_and_sample")
 
 
 def train(seed: int) -> dict[str, float]:
-    """The cost that each estimator reaches from the same start."""
+    """Train with each estimator from the same start, and return the final cost above the best one."""
     torch.set_num_threads(1)
     reached = {}
     for name in NAMES:
@@ -37,7 +37,7 @@ def train(seed: int) -> dict[str, float]:
 
 
 def main(seeds: int, jobs: int, backend: str, address: str | None) -> None:
-    """Train with all seeds, and print means and standard errors."""
+    """Train with all seeds, and print the means and standard errors."""
     with processes(backend, jobs, address):
         results = list(as_completed(train, range(seeds), backend))
     for name in NAMES:

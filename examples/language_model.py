@@ -1,8 +1,8 @@
-"""Train a language model by the reward of its completions, k different ones per prompt.
+"""Train a language model with the rewards of k different completions per prompt.
 
-A small GPT learns from scratch to sort digits. Put your own model, prompts and reward in their
-place; `swor lm` is the same as an experiment, with leave-one-out REINFORCE beside it. Run it with
-`python examples/language_model.py`.
+A small GPT learns to sort digits from scratch; replace the model, the prompts and the reward by your own.
+The command `swor lm` runs the same task as an experiment and can also use leave-one-out REINFORCE. Run
+this example with `python examples/language_model.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def make_prompts(count: int) -> Tensor:
 
 
 def reward(prompts: Tensor, completions: Tensor) -> Tensor:
-    """The share of right tokens of completions (batch, k, DIGITS + 1), (batch, k)."""
+    """Return the share of correct tokens, (batch, k), in completions (batch, k, DIGITS + 1)."""
     answers = torch.nn.functional.pad(prompts[:, :-1].sort(-1).values, (0, 1), value=END)
     return (completions == answers.unsqueeze(1)).float().mean(-1)
 

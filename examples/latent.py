@@ -1,6 +1,7 @@
-"""A discrete latent variable with torch.distributions: a mixture of experts that routes by sampling.
+"""Train a mixture of experts whose router is a discrete latent variable of torch.distributions.
 
-One of eight experts predicts; the router learns which, the experts learn to predict, from one loss.
+The router samples which of eight experts makes the prediction. One loss trains both the router and the
+experts.
 Run it with `python examples/latent.py`.
 """
 
@@ -16,7 +17,7 @@ import swor
 
 
 def main(steps: int = 400) -> None:
-    """Fit a curve of eight pieces."""
+    """Fit a curve with eight linear pieces."""
     torch.manual_seed(0)
     router = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 8))
     slope, offset = nn.Parameter(torch.randn(8)), nn.Parameter(torch.randn(8))
@@ -30,8 +31,8 @@ def main(steps: int = 400) -> None:
         sample = swor.sample(Categorical(logits=router(x)), k=3)  # three different experts
         expert = sample.value  # (128, 3)
         predicted = slope[expert] * x + offset[expert]
-        error = (predicted - y).square()  # carries the gradient of the experts
-        loss = swor.unordered_set(sample).loss(error)  # and now that of the router
+        error = (predicted - y).square()  # carries the gradient for the experts
+        loss = swor.unordered_set(sample).loss(error)  # adds the gradient for the router
 
         optimizer.zero_grad()
         loss.mean().backward()

@@ -1,6 +1,7 @@
-"""Sample with a temperature, or from an older policy, and still have the gradient of the current one.
+"""Sample with a temperature, and estimate the gradient of the policy without the temperature.
 
-Prints the bias of the mean gradient, which is noise, and its variance, for several temperatures.
+The same works for samples from an older policy. For several temperatures, the example prints the measured
+bias of the gradient, which is within the noise of the measurement, and the variance.
 Run it with `python examples/off_policy.py`.
 """
 
@@ -14,7 +15,7 @@ import swor
 
 
 def main(repeats: int = 20_000) -> None:
-    """Compare temperatures of the distribution that is sampled from."""
+    """Compare several temperatures of the sampling distribution."""
     generator = torch.Generator().manual_seed(0)
     logits = (2.0 * torch.randn(12, generator=generator, dtype=torch.float64)).requires_grad_()
     costs = torch.rand(12, generator=generator, dtype=torch.float64)
@@ -24,7 +25,7 @@ def main(repeats: int = 20_000) -> None:
     for temperature in (0.7, 1.0, 1.5, 3.0):
         batch = logits.detach().expand(repeats, -1).clone().requires_grad_()
         log_p = batch.log_softmax(-1)  # the policy
-        log_q = (log_p.detach() / temperature).log_softmax(-1)  # what is sampled from
+        log_q = (log_p.detach() / temperature).log_softmax(-1)  # the sampling distribution
         sample = swor.gumbel_top_k(log_q, 4, generator=generator)
         loss = swor.unordered_set(sample).loss(
             costs[sample.value], log_p=log_p.gather(-1, sample.value)

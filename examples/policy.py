@@ -1,6 +1,6 @@
-"""A categorical policy: choose among fifty actions, learn from four different ones at a time.
+"""Train a categorical policy over fifty actions with four different actions per state.
 
-Run it with `python examples/policy.py`; it prints the expected cost while training.
+Run it with `python examples/policy.py`. It prints the expected cost during training.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import swor
 
 
 def main(steps: int = 300) -> None:
-    """Train a policy, beside one that draws its four actions independently."""
+    """Train one policy with distinct actions, and one with independent actions."""
     generator = torch.Generator().manual_seed(0)
-    targets = torch.randn(
-        50, 6, generator=generator
-    )  # the best action is that nearest to the state
+    targets = torch.randn(50, 6, generator=generator)  # the best action has the nearest target
 
     for name in ("unordered_set", "reinforce"):
         torch.manual_seed(0)

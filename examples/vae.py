@@ -1,6 +1,6 @@
-"""A categorical VAE in sixty lines: 10^8 latent outcomes, four different ones per image.
+"""Train a categorical VAE with 10^8 latent outcomes, of which it samples four different ones per image.
 
-Run it with `python examples/vae.py`; it needs scikit-learn for its digits (extra `experiments`).
+Run it with `python examples/vae.py`. It needs scikit-learn for the images (extra `experiments`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ VARIABLES, CATEGORIES = 8, 10
 
 
 def network(inputs: int, outputs: int) -> nn.Sequential:
-    """One hidden layer."""
+    """Return a network with one hidden layer."""
     return nn.Sequential(nn.Linear(inputs, 128), nn.LeakyReLU(0.1), nn.Linear(128, outputs))
 
 
 def digits() -> Tensor:
-    """Binary images, (1797, 64)."""
+    """Return binary images, (1797, 64)."""
     from sklearn.datasets import load_digits
 
     return (torch.as_tensor(load_digits().data) > 8).float()
 
 
 def main(epochs: int = 20) -> None:
-    """Train, and print the −ELBO."""
+    """Train the model, and print the −ELBO of each epoch."""
     torch.manual_seed(0)
     images = digits()
     encoder = network(64, VARIABLES * CATEGORIES)

@@ -1,12 +1,33 @@
 """Expectations over discrete random variables, and their gradients, from distinct samples."""
 
-from swor.baselines import MovingAverage, batch_mean, greedy, sampled_baseline
+import warnings
+from importlib.metadata import version
+
+# Without NumPy, which swor does not use, torch warns when it is imported.
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+    import torch as _torch
+
+from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.checks import set_validate_values
 from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.variance import gradient_moments
 from swor.estimators.arsm import arsm
-from swor.estimators.baselined import (
+from swor.estimators.binary import arm, disarm
+from swor.estimators.estimator import Estimator
+from swor.estimators.importance import (
+    importance_weighted,
+    normalize,
+    normalized_importance_weighted,
+    risk,
+)
+from swor.estimators.local import local_expectation, local_unordered_set
+from swor.estimators.rebar_relax import ControlVariate, rebar, relax
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.relaxations import gumbel_softmax, reinmax, straight_through
+from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
     reinforce_greedy,
@@ -18,19 +39,8 @@ from swor.estimators.baselined import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.binary import arm, disarm
-from swor.estimators.control_variates import ControlVariate, rebar, relax
-from swor.estimators.importance import (
-    importance_weighted,
-    normalize,
-    normalized_importance_weighted,
-    risk,
-)
-from swor.estimators.local import local_expectation, local_unordered_set
-from swor.estimators.registry import ESTIMATORS, Estimator
-from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
 from swor.estimators.single import reinforce, single_sample
-from swor.estimators.strata import equally_weighted
+from swor.estimators.strata import stratified, systematic
 from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
 from swor.estimators.unordered import murthy_variance, unordered_set
 from swor.estimators.vimco import vimco
@@ -48,6 +58,7 @@ from swor.types import Sample, Scheme, Weights
 
 __all__ = [
     "ESTIMATORS",
+    "Baseline",
     "ControlVariate",
     "DistinctRuns",
     "DistinctSequences",
@@ -69,7 +80,6 @@ __all__ = [
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
     "distinct_from_stream",
-    "equally_weighted",
     "exact",
     "gradient_moments",
     "greedy",
@@ -99,13 +109,16 @@ __all__ = [
     "risk",
     "sample",
     "sampled_baseline",
+    "set_validate_values",
     "single_sample",
     "stochastic_beam_search",
     "straight_through",
+    "stratified",
     "stratified_sample",
     "sum_and_sample",
     "sum_and_sample_sampled_baseline",
     "sum_and_sample_shared_sampled_baseline",
+    "systematic",
     "systematic_sample",
     "top_k_and_sample",
     "unordered_set",
@@ -113,3 +126,6 @@ __all__ = [
     "vimco",
     "with_replacement",
 ]
+
+__version__ = version("swor")
+del _torch

@@ -1,20 +1,54 @@
-"""Checks of what a caller gives: each error says what was given, what was expected, what to do."""
+"""Checks of arguments. Every error says what was given, what was expected and what to do."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
 
 
+_validate_values = True
+
+
+def set_validate_values(enabled: bool) -> None:
+    """Turn the checks of tensor values on or off, for the whole process.
+
+    The library checks values on the CPU: probabilities that sum to 1, costs that are finite. Each check
+    reads a tensor and takes a few microseconds. It never checks values on an accelerator, where reading
+    them would synchronise the device, or during compilation. Checks of shapes and dtypes, which are
+    free, stay on. ``torch.distributions`` has the same switch, ``Distribution.set_default_validate_args``.
+
+    Args:
+        enabled: whether values are checked.
+
+    >>> import swor
+    >>> swor.set_validate_values(False)
+    >>> s = swor.gumbel_top_k(torch.zeros(3), 2)  # not normalised, and nobody notices
+    >>> swor.set_validate_values(True)
+    """
+    global _validate_values
+    _validate_values = enabled
+
+
 def may_inspect(*tensors: Tensor) -> bool:
-    """Whether values may be looked at: not while compiling, nor where it would stall a device."""
-    return not torch.compiler.is_compiling() and all(t.device.type == "cpu" for t in tensors)
+    """Whether tensor values may be read.
+
+    They may not during compilation, under ``torch.func.vmap``, or if that would synchronise a device.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return all(t.device.type == "cpu" and not is_functorch_wrapped_tensor(t) for t in tensors)
+
+
+def may_validate(*tensors: Tensor) -> bool:
+    """Whether tensor values may be read, and checks of values are on."""
+    return _validate_values and may_inspect(*tensors)
 
 
 def check_log_probs(name: str, log_p: Tensor) -> None:
-    """Log-probabilities are floating-point, with at least one axis, which is not empty."""
+    """Check that log-probabilities are floating-point and have at least one, non-empty axis."""
     if not log_p.is_floating_point():
         raise TypeError(
             f"{name} has dtype {log_p.dtype}; expected log-probabilities in floating point. "
@@ -28,25 +62,25 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
 
 
 def check_not_nan(name: str, log_p: Tensor) -> None:
-    """Log-probabilities are numbers or −inf."""
-    if may_inspect(log_p) and not bool((log_p < torch.inf).all()):
+    """Check that log-probabilities are finite or −inf."""
+    if may_validate(log_p) and not bool((log_p < torch.inf).all()):
         raise ValueError(
             f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
-            "Look for the step that made them, or normalise with torch.log_softmax."
+            "Check the computation that produced them, or normalise with torch.log_softmax."
         )
 
 
 def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
-    """Two tensors that go together share device and precision; half precision goes with float32."""
+    """Check that two tensors have the same device and precision; half precision counts as float32."""
     if given.device != like.device:
         raise ValueError(
-            f"{name} is on {given.device} and {like_name} on {like.device}; expected one device. "
-            f"Move one, for instance with {name}.to('{like.device}')."
+            f"{name} is on {given.device} and {like_name} on {like.device}; expected the same device. "
+            f"Move one of them, for instance with {name}.to('{like.device}')."
         )
     if _precision(given.dtype) != _precision(like.dtype):
         raise TypeError(
-            f"{name} has dtype {given.dtype} and {like_name} {like.dtype}; expected the same. "
-            f"Convert one, for instance with {name}.to({like.dtype})."
+            f"{name} has dtype {given.dtype} and {like_name} {like.dtype}; expected the same dtype. "
+            f"Convert one of them, for instance with {name}.to({like.dtype})."
         )
 
 
@@ -55,7 +89,7 @@ def _precision(dtype: torch.dtype) -> torch.dtype:
 
 
 def check_shape(name: str, given: Tensor, expected: tuple[int, ...], why: str) -> None:
-    """A tensor has exactly the shape that goes with the others."""
+    """Check that a tensor has exactly the expected shape."""
     if tuple(given.shape) != tuple(expected):
         raise ValueError(
             f"{name} has shape {tuple(given.shape)}; expected {tuple(expected)}, {why}."
@@ -63,16 +97,16 @@ def check_shape(name: str, given: Tensor, expected: tuple[int, ...], why: str) -
 
 
 def check_count(name: str, count: object, most: int | None = None) -> None:
-    """A number of samples is a whole number, at least 1."""
+    """Check that a number of samples is an integer from 1 to ``most``."""
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{name} is {count!r}; expected a whole number of samples, such as 4.")
+        raise TypeError(f"{name} is {count!r}; expected an integer, such as 4.")
     if count < 1 or (most is not None and count > most):
         limit = "at least 1" if most is None else f"from 1 to {most}"
         raise ValueError(f"{name} is {count}; expected {limit}.")
 
 
 def check_k(k: int, support: int | None = None) -> None:
-    """The number of samples is a positive whole number, no larger than the number of outcomes."""
+    """Check that k is a positive integer and at most the number of outcomes."""
     check_count("k", k)
     if support is not None and k > support:
         raise ValueError(
@@ -82,24 +116,24 @@ def check_k(k: int, support: int | None = None) -> None:
 
 
 def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
-    """The probabilities of all outcomes sum to 1, to the rounding of a product of ``steps``."""
-    if not may_inspect(total):
+    """Check that all probabilities sum to 1, up to the rounding of a product of ``steps`` factors."""
+    if not may_validate(total):
         return
     right = (total - 1.0).abs() <= TOLERANCE[dtype] * steps
     if not bool(right.all()):
         given = float(total[~right].flatten()[0])
         raise ValueError(
             f"the probabilities of an element of the batch sum to {given:.6g}; expected 1. "
-            "Normalise with torch.log_softmax(logits, -1), and look for NaN in the logits."
+            "Normalise with torch.log_softmax(logits, -1), and check the logits for NaN."
         )
 
 
 def check_possible(log_p: Tensor, what: str = "outcomes") -> None:
-    """Every sampled outcome has a positive probability: the support was large enough."""
-    if may_inspect(log_p) and bool((log_p == -torch.inf).any()):
+    """Check that every sampled outcome has a positive probability, so that the support is large enough."""
+    if may_validate(log_p) and bool((log_p == -torch.inf).any()):
         k = log_p.shape[-1]
         support = int((log_p > -torch.inf).sum(-1).min())
         raise ValueError(
             f"k is {k}, but an element of the batch has only {support} {what} of positive "
-            f"probability; expected k <= {support}. Lower k, mask fewer, or sample with replacement."
+            f"probability; expected k <= {support}. Lower k, mask fewer outcomes, or sample with replacement."
         )

@@ -1,16 +1,16 @@
-"""The command ``swor``: a table of commands, each imported only when it is called."""
+"""The command line: a table of commands, each of which is imported only when it is called."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, get_type_hints
 
 
 class Command(NamedTuple):
-    """Where a command lives: a function of one documented dataclass of settings."""
+    """A command: a function whose only argument is a documented dataclass of settings."""
 
     function: str  # "module:function"
     summary: str
@@ -19,62 +19,61 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "bernoulli": Command(
-        "swor.experiments.bernoulli.run:bernoulli",
-        "Figure 1: exact variances on the Bernoulli toy problem, and its optimisation",
+        "swor.experiments.bernoulli.command:bernoulli",
+        "Figure 1: exact variances on the Bernoulli toy problem, and the optimisation run",
     ),
     "tsp": Command(
-        "swor.experiments.tsp.run:tsp",
-        "Figure 3: train the Attention Model to solve travelling salesman problems",
+        "swor.experiments.tsp.command:tsp",
+        "Figure 3: train the Attention Model on the travelling salesman problem",
     ),
     "tsp-solve": Command(
-        "swor.experiments.tsp.solve:tsp_solve",
-        "find tours of given instances with a trained model, and draw them",
+        "swor.experiments.tsp.command:tsp_solve",
+        "solve given instances with a trained model, and draw the tours",
     ),
     "tsp-figures": Command(
-        "swor.experiments.tsp.figures:tsp_figures",
-        "Figure 3: the gap against training steps and instances",
+        "swor.experiments.tsp.command:tsp_figures",
+        "Figure 3: plot the optimality gap against training steps and instances",
     ),
     "vae": Command(
-        "swor.experiments.vae.run:vae",
-        "Figure 2: train the categorical VAE with an estimator",
+        "swor.experiments.vae.command:vae",
+        "Figure 2: train the categorical VAE with one estimator",
     ),
     "vae-variance": Command(
-        "swor.experiments.vae.variance:vae_variance",
-        "Table 1: gradient variance of all estimators on a trained VAE",
+        "swor.experiments.vae.command:vae_variance",
+        "Table 1: measure the gradient variance of estimators on a trained VAE",
     ),
     "vae-figures": Command(
-        "swor.experiments.vae.figures:vae_figures",
-        "training curves, reconstructions and samples of VAE runs",
+        "swor.experiments.vae.command:vae_figures",
+        "Figure 2: plot training curves, reconstructions and samples of VAE runs",
     ),
     "lm": Command(
-        "swor.experiments.lm.run:lm",
-        "train a small language model to sort digits by the reward of k completions",
+        "swor.experiments.lm.command:lm",
+        "train a small language model to sort digits from the rewards of k completions",
         "experiments,transformers",
     ),
     "lm-figures": Command(
-        "swor.experiments.lm.figures:lm_figures",
-        "rewards, duplicates and groups without signal of language model runs",
+        "swor.experiments.lm.command:lm_figures",
+        "plot rewards, duplicates and groups without signal of language model runs",
     ),
     "explore": Command(
-        "swor.experiments.explore.run:explore",
-        "a page to play with: sets, weights, bias and variance of every rule",
+        "swor.experiments.explore:explore",
+        "write an interactive page with the exact bias and variance of the rules",
     ),
     "reproduce": Command(
-        "swor.experiments.reproduce.run:reproduce",
-        "the whole paper in a few minutes, or in full, with a report",
+        "swor.experiments.reproduce.command:reproduce",
+        "run all experiments of the paper, in a few minutes or in full, with a report",
     ),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command and return its exit code.
 
     Args:
-        arguments: those after the name of the program; None for those of this process.
+        arguments: the arguments after the name of the program; None for those of this process.
 
     Returns:
-        0 if all went well, 1 if it could not be done, 2 if it was not understood, 130 if it was
-        interrupted.
+        0 for success, 1 for an error, 2 for invalid arguments, 130 for an interruption.
     """
     name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
@@ -92,24 +91,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """The list of commands."""
+    """Return the list of commands."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: swor COMMAND [OPTIONS]",
             "",
-            "Expectations over discrete random variables, and their gradients, from distinct samples.",
+            "Estimate expectations over discrete variables, and their gradients, from distinct samples.",
             "",
             *lines,
             "",
-            "swor COMMAND --help lists the options of a command; swor --version, the version.",
+            "Use 'swor COMMAND --help' for the options of a command, and 'swor --version' for the version.",
         ]
     )
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Read the settings of a command and call it."""
+    """Run a command, and turn missing packages and interruptions into messages."""
     command = COMMANDS[name]
     try:
         return call(name, command, arguments)
@@ -126,58 +125,52 @@ def run(name: str, arguments: Sequence[str]) -> int:
 
 
 def call(name: str, command: Command, arguments: Sequence[str]) -> int:
-    """As :func:`run`, with the command's packages at hand."""
+    """Read the settings of a command and call it."""
     import tyro
 
-    from swor.experiments.errors import UserError
-    from swor.experiments.interrupt import terminable
-    from swor.experiments.resume import defaults
+    from swor.experiments.runs.errors import UserError
+    from swor.experiments.runs.interrupt import terminable
+    from swor.experiments.runs.settings import defaults
 
     module, function = command.function.split(":")
     target = getattr(import_module(module), function)
     (kind,) = (hint for key, hint in get_type_hints(target).items() if key != "return")
     try:
-        default = defaults(kind, arguments)
-    except UserError as error:
-        return fail(str(error), 1)
-    try:
         settings, unknown = tyro.cli(
             kind,
             prog=f"swor {name}",
             args=arguments,
-            default=default,
+            default=defaults(kind, arguments),
             return_unknown_args=True,
+            config=(tyro.conf.OmitArgPrefixes,),  # nested settings have plain options
         )
-    except SystemExit as stop:  # help was asked for, or tyro has said what was wrong
-        return int(stop.code or 0)
-    except UserError as error:
-        return fail(str(error), 1)
-    if unknown:
-        return fail(f"'swor {name}' has no {unknown[0]!r}; expected {one_of(options(kind))}.", 2)
-    try:
+        if unknown:
+            expected = one_of(dict.fromkeys(options(kind)))
+            return fail(f"'swor {name}' has no option {unknown[0]!r}; expected {expected}.", 2)
         with terminable():
             target(settings)
+    except SystemExit as stop:  # tyro has printed the help or an error message
+        return int(stop.code or 0)
     except (UserError, OSError) as error:
         return fail(str(error), 1)
     return 0
 
 
-def options(kind: Any, prefix: str = "--") -> Iterator[str]:
-    """The options that the fields of settings make, those of nested settings included."""
+def options(kind: Any) -> Iterator[str]:
+    """Return the options for the fields of settings, including those of nested settings."""
     hints = get_type_hints(kind)
     for field in fields(kind):
-        name = prefix + field.name.replace("_", "-")
         hint = hints[field.name]
-        yield from options(hint, f"{name}.") if is_dataclass(hint) else (name,)
+        yield from options(hint) if is_dataclass(hint) else (f"--{field.name.replace('_', '-')}",)
 
 
-def one_of(names: Iterator[str] | dict[str, Command]) -> str:
-    """The valid choices, for an error."""
+def one_of(names: Iterable[str]) -> str:
+    """List the valid choices for an error message."""
     return "one of " + ", ".join(names)
 
 
 def fail(message: str, code: int) -> int:
-    """Say what went wrong, and return the exit code."""
+    """Print an error message, and return the exit code."""
     print(f"swor: {message}", file=sys.stderr)
     return code
 

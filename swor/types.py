@@ -1,13 +1,15 @@
-r"""The contract: what a sampler returns, and what an estimator makes of it.
+r"""The contract between samplers and estimators: samples, weights and the surrogate loss.
 
-A sampler draws a :class:`Sample`; a rule turns it into :class:`Weights`, constants that do not
-depend on the cost $f$; the weights turn the cost of every sample into an estimate:
+A sampler returns a :class:`Sample`. A rule turns it into :class:`Weights`, constants that do not
+depend on the cost $f$. The weights turn the costs of the samples into an estimate:
 
 $$e = \sum_s w_s f_s, \qquad b_s = \sum_{s'} M_{ss'} f_{s'}, \qquad
-L = \sum_s w_s \bigl(f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s)\bigr),$$
+L = \sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr),$$
 
-where $\bot$ stops the gradient. The number $L$ is the estimate of $E[f]$ and its gradient is the
-estimate of $\nabla E[f]$, including the pathwise term where $f$ itself carries gradient.
+where $\bot$ stops the gradient. The value of $L$ is the estimate of $E[f]$, and its gradient is the
+estimate of $\nabla E[f]$. If $f$ itself carries gradient, this includes the pathwise term. The factor
+$p_s / \bot(p_s) - 1$ is zero and has the gradient of $\log p_s$. Its higher derivatives are right as
+well, so those of $L$ are unbiased for those of $E[f]$, as with DiCE (Foerster et al., 2018).
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor.checks import check_same, check_shape, may_inspect
+from swor.checks import check_same, check_shape, may_validate
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
 
 class Scheme(StrEnum):
-    """How a sample was drawn. A rule is valid for some schemes only, and refuses the others."""
+    """How a sample was drawn. Each rule is valid for some schemes and rejects the others."""
 
     WITHOUT_REPLACEMENT = "without_replacement"
     WITH_REPLACEMENT = "with_replacement"
@@ -35,31 +37,32 @@ class Scheme(StrEnum):
     STRATIFIED = "stratified"
     SYSTEMATIC = "systematic"
 
+    @property
+    def samplers(self) -> str:
+        """The functions that draw such a sample, for error messages."""
+        return {
+            Scheme.WITHOUT_REPLACEMENT: "gumbel_top_k, stochastic_beam_search or sample(dist, k)",
+            Scheme.WITH_REPLACEMENT: "with_replacement or sample(dist, k, replacement=True)",
+            Scheme.STRATIFIED: "stratified_sample",
+            Scheme.SYSTEMATIC: "systematic_sample",
+        }.get(self, str(self))
 
-DRAWN_BY = {
-    Scheme.WITHOUT_REPLACEMENT: "gumbel_top_k, stochastic_beam_search or sample(dist, k)",
-    Scheme.WITH_REPLACEMENT: "with_replacement or sample(dist, k, replacement=True)",
-    Scheme.TOP_K_AND_SAMPLE: "top_k_and_sample",
-    Scheme.BEAM_SEARCH: "beam_search",
-    Scheme.STRATIFIED: "stratified_sample",
-    Scheme.SYSTEMATIC: "systematic_sample",
-}
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
 class Sample:
-    """k outcomes of a discrete random variable, in the order sampled.
+    """A sample of k outcomes of a discrete random variable, in the order in which they were drawn.
 
     Attributes:
         value: the outcomes, (*batch, k, *event).
-        log_p: log-probability under the model sampled from, (*batch, k); carries the gradient.
-        log_rest: log of the probability mass outside the sample, (*batch,); −inf if nothing is
-            left; None where drawn with replacement.
-        kappa: the (k+1)-th largest perturbed log-probability, (*batch,); −inf if nothing is left;
-            None where there is none.
+        log_p: the log-probability of each outcome under the model, (*batch, k). It carries the
+            gradient.
+        log_rest: the log of the probability mass outside the sample, (*batch,). It is −inf if no mass
+            is left, and None for samples drawn with replacement.
+        kappa: the (k+1)-th largest perturbed log-probability, (*batch,). It is −inf if no mass is
+            left, and None for schemes without perturbed log-probabilities.
         scheme: how the sample was drawn.
-        log_q: log of the expected number of copies of each outcome, (*batch, k), where part of the
-            sample was chosen and not drawn (``top_k_and_sample``); None elsewhere.
+        log_q: the log of the expected number of copies of each outcome, (*batch, k), for schemes that
+            select some outcomes deterministically (``top_k_and_sample``); None for all others.
     """
 
     value: Tensor
@@ -75,23 +78,24 @@ class Sample:
         return self.log_p.shape[-1]
 
     def require(self, rule: str, *schemes: Scheme) -> None:
-        """Refuse a scheme that a rule is not valid for."""
+        """Raise an error unless the sample was drawn by one of the given schemes."""
         if self.scheme not in schemes:
-            cures = "; or ".join(DRAWN_BY[scheme] for scheme in schemes)
+            cures = "; or ".join(scheme.samplers for scheme in schemes)
             raise ValueError(
                 f"{rule} was given a sample drawn by the scheme '{self.scheme}'; expected "
                 f"{' or '.join(repr(str(s)) for s in schemes)}. Draw it with {cures}."
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
-    r"""The constants of an estimator: a weight per sample and a row of baseline weights per sample.
+    r"""The constants of an estimator: for each sample, a weight and a row of baseline weights.
 
     Attributes:
-        weight: $w_s$, (*batch, k).
-        control: $M_{ss'}$, row s, column s', (*batch, k, k); None if there is no built-in baseline.
-        log_p: log-probability of each sample, with gradient, (*batch, k).
+        weight: the weights $w_s$, (*batch, k).
+        control: the baseline weights $M_{ss'}$, row s, column s', (*batch, k, k); None if the rule has
+            no built-in baseline.
+        log_p: the log-probability of each sample, with gradient, (*batch, k).
 
     >>> import swor
     >>> log_probs = torch.tensor([0.5, 0.3, 0.2]).log().requires_grad_()
@@ -105,12 +109,12 @@ class Weights:
     log_p: Tensor
 
     def mean(self, cost: Tensor) -> Tensor:
-        r"""$\sum_s w_s f_s$, (*batch,): the estimate of the expected cost."""
+        r"""Return the estimate of the expected cost, $\sum_s w_s f_s$, (*batch,)."""
         self._check(cost)
         return (self.weight * cost).sum(-1)
 
     def baseline(self, cost: Tensor) -> Tensor:
-        r"""$b_s = \sum_{s'} M_{ss'} f_{s'}$, (*batch, k): what each cost is compared with."""
+        r"""Return the built-in baseline of every sample, $b_s = \sum_{s'} M_{ss'} f_{s'}$, (*batch, k)."""
         self._check(cost)
         return self._baseline(cost)
 
@@ -126,36 +130,48 @@ class Weights:
         baseline: Literal["built-in"] | float | Tensor = "built-in",
         log_p: Tensor | None = None,
     ) -> Tensor:
-        r"""$\sum_s w_s (f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s))$: the surrogate.
+        r"""Return the surrogate loss, to be averaged over the batch and differentiated.
 
-        Its value estimates $E[f]$ and its gradient estimates $\nabla E[f]$
-        (``eq:full_unord_set_pg_estimator_autograd``). Average it over the batch and call
-        ``backward``.
+        $$L = \sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr)$$
+
+        Its value estimates $E[f]$ and its gradient estimates $\nabla E[f]$. The loss can be
+        differentiated any number of times: for an unbiased rule, its Hessian is an unbiased estimate of
+        $\nabla^2 E[f]$.
 
         Args:
-            cost: $f$ of every sample, (*batch, k); where it carries gradient, the pathwise term is
-                included.
-            baseline: the built-in one (zero if the rule has none), or a number or tensor that
-                broadcasts to ``cost`` and does not depend on the sample it is subtracted from; 0.0
-                means none.
-            log_p: log-probability, (*batch, k), of the policy to differentiate, if it is not the
-                one sampled from; weights and baseline are corrected by $p / q$.
+            cost: the cost $f_s$ of every sample, (*batch, k). If it carries gradient, the pathwise term
+                is included.
+            baseline: ``"built-in"`` for the baseline of the rule (zero if it has none), or a number or
+                a tensor that broadcasts to ``cost``. It must not depend on the sample from whose cost
+                it is subtracted. Use 0.0 for no baseline.
+            log_p: the log-probability of every sample, (*batch, k), under the policy to differentiate,
+                if this is not the distribution sampled from. The weights and the baseline are then
+                corrected by $p / q$.
 
         Returns:
             (*batch,)
+
+        References:
+            | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+            | (Kool et al., 2020), equations (17) and (20)
+            | https://arxiv.org/abs/2002.06043
+
+            | DiCE: The Infinitely Differentiable Monte-Carlo Estimator (Foerster et al., 2018)
+            | https://arxiv.org/abs/1802.05098
         """
         self._check(cost)
         weights = self if log_p is None else self.off_policy(log_p)
-        advantage = cost.detach() - weights._subtract(cost.detach(), baseline)
-        return (weights.weight * (cost + score(weights.log_p) * advantage)).sum(-1)
+        advantage = cost - weights._subtract(cost.detach(), baseline)
+        change = torch.exp(score(weights.log_p)) - 1.0  # exactly 0; expm1 has no gradient compiled
+        return (weights.weight * (cost + change * advantage)).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:
-        r"""The weights for another policy $p$ than the one sampled from, $q$.
+        r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.
 
         $w_s \leftarrow w_s p_s / q_s$ and $M_{ss'} \leftarrow M_{ss'} p_{s'} / q_{s'}$.
 
         Args:
-            log_p: log-probability of the samples under $p$, with gradient, (*batch, k).
+            log_p: the log-probability of every sample under $p$, with gradient, (*batch, k).
         """
         self._check(log_p, "log_p")
         ratio = torch.exp((log_p - self.log_p).detach())
@@ -169,8 +185,9 @@ class Weights:
             if not _broadcasts(baseline.shape, cost.shape):
                 raise ValueError(
                     f"baseline has shape {tuple(baseline.shape)}; expected one that broadcasts to "
-                    f"the cost, {tuple(cost.shape)}. Add an axis, for instance with [..., None]."
+                    f"the cost, {tuple(cost.shape)}. Add an axis, for instance with baseline[..., None]."
                 )
+            self._check_finite("baseline", baseline, baseline.isfinite())
             return baseline.detach()
         if isinstance(baseline, str):
             if baseline != "built-in":
@@ -184,15 +201,20 @@ class Weights:
     def _check(self, given: Tensor, name: str = "cost") -> None:
         check_shape(name, given, tuple(self.weight.shape), "one number for every sample")
         check_same(name, given, "the weights", self.weight)
-        if may_inspect(given) and bool(given.isnan().any()):
+        self._check_finite(name, given, given.isfinite() if name == "cost" else given < torch.inf)
+
+    @staticmethod
+    def _check_finite(name: str, given: Tensor, allowed: Tensor) -> None:
+        if may_validate(given) and not bool(allowed.all()):
             raise ValueError(
-                f"{name} contains NaN; expected a number for every sample. Look for the step that "
-                "made it: an estimate from it would be NaN as well."
+                f"{name} contains NaN or an infinite number; expected a finite number for every "
+                "sample. Check the computation that produced it; the estimate would be NaN as well. "
+                "Mask an impossible outcome in the distribution, not by its cost."
             )
 
 
 def score(log_p: Tensor) -> Tensor:
-    r"""$\log p - \bot(\log p)$: zero, with the gradient of $\log p$; none where p is 0."""
+    r"""Return $\log p - \bot(\log p)$: zero, with the gradient of $\log p$, or no gradient if p is 0."""
     log_p = log_p.masked_fill(log_p == -torch.inf, 0.0)
     return log_p - log_p.detach()
 

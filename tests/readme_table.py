@@ -1,4 +1,4 @@
-"""Write the README's table of estimators from the registry: `python readme_table.py README.md`."""
+"""Write the README's table of estimators from the registry: `python tests/readme_table.py README.md`."""
 
 import re
 import sys
@@ -6,17 +6,55 @@ from pathlib import Path
 
 import swor
 
-HEADER = "| name | unbiased | equation or citation |\n| --- | --- | --- |\n"
+HEADER = "| name | unbiased | reference |\n| --- | --- | --- |\n"
 BLOCK = re.compile(re.escape(HEADER) + r"(\|.*\n)+")
+CITATION = re.compile(
+    r"(?P<author>[^\W\d_]+)(?: et al\.| and [^\W\d_]+(?:-[^\W\d_]+)?)? \((?P<year>\d{4}[a-z]?)\)"
+    r"(?:, (?:equation|chapter)[^;]*)?"
+)
+PAGES = Path(__file__).parent.parent / "docs" / "estimators"
 
 
 def table() -> str:
     """One row for every entry of ESTIMATORS."""
+    pages = documented()
     rows = [
-        f"| `{name}` | {'yes' if entry.unbiased else 'no'} | {entry.equation} |\n"
+        f"| {name_link(name, pages)} | {'yes' if entry.unbiased else 'no'} | {cite(entry.equation)} |\n"
         for name, entry in swor.ESTIMATORS.items()
     ]
     return HEADER + "".join(rows)
+
+
+def documented() -> dict[str, str]:
+    """The page of every estimator, relative to the root of the repository."""
+    return {
+        name: f"docs/estimators/{page.name}"
+        for page in PAGES.glob("*.md")
+        for name in re.findall(r"^::: swor\.(\w+)$", page.read_text("utf-8"), re.MULTILINE)
+    }
+
+
+def name_link(name: str, pages: dict[str, str]) -> str:
+    """The name of an estimator as a link to its page; one without a page raises an error."""
+    return f"[`{name}`]({pages[name]})"
+
+
+def cite(reference: str) -> str:
+    """A reference whose citations, such as "Raj (1956)", are links to the bibliography."""
+    return "; ".join(
+        f"[{part}](docs/bibliography.md#{anchor(part)})" for part in reference.split("; ")
+    )
+
+
+def anchor(citation: str) -> str:
+    """The anchor of a citation in the bibliography, such as ``raj-1956``."""
+    match = CITATION.fullmatch(citation)
+    if match is None:
+        raise ValueError(
+            f"the citation is {citation!r}; expected the form 'Kool et al. (2020), equation (17)', "
+            "and '; ' between several. Change the reference in swor/estimators/registry.py."
+        )
+    return f"{match['author'].lower()}-{match['year']}"
 
 
 if __name__ == "__main__":

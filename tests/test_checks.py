@@ -28,11 +28,11 @@ BAD = {
     "k is 0": (lambda: swor.gumbel_top_k(LOG_PROBS, 0), "k is 0; expected at least 1"),
     "k is a float": (
         lambda: swor.gumbel_top_k(LOG_PROBS, 2.0),
-        "k is 2.0; expected a whole number",
+        "k is 2.0; expected an integer",
     ),
     "k is a bool": (
         lambda: swor.gumbel_top_k(LOG_PROBS, True),
-        "k is True; expected a whole number",
+        "k is True; expected an integer",
     ),
     "k too large": (lambda: swor.gumbel_top_k(LOG_PROBS, 6), "only 5 outcomes.*replacement"),
     "k too large for the mask": (
@@ -60,7 +60,7 @@ BAD = {
     ),
     "m unknown": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, m="all"),
-        "m is 'all'; expected 'auto'",
+        "m is 'all'; expected an integer, or 'auto'",
     ),
     "summed of a wrong shape": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 3, dtype=torch.long)),
@@ -68,7 +68,7 @@ BAD = {
     ),
     "summed twice": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
-        "summed names an outcome twice",
+        "summed contains an outcome twice",
     ),
     "NaN in the sampler": (lambda: swor.gumbel_top_k(NAN, 2), "sum to nan; expected 1"),
     "NaN in another": (lambda: swor.with_replacement(NAN, 2), "sum to nan; expected 1"),

@@ -21,7 +21,10 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "simulator": lambda example: example.main(repeats=5),
     "vae": lambda example: example.main(epochs=2),
 }
-TESTED_ELSEWHERE = {"compare_estimators": "test_diagnostics.py"}
+TESTED_ELSEWHERE = {
+    "compare_estimators": "diagnostics/test_compare.py",
+    "routing_rl4co": "integrations/test_rl4co.py",
+}
 NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
 
 

@@ -139,7 +139,7 @@ def test_sets_of_completions_have_their_law(name, which):
 @pytest.mark.parametrize("k", [1, 3, 40])
 @pytest.mark.parametrize("name", NAMES)
 def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.children.SMALL", small)
+    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
     ids, mask = masks(name)
     with torch.no_grad():
         sample = sample_completions(
@@ -158,7 +158,7 @@ def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
 
 @pytest.mark.parametrize("small", [256, 1])
 def test_order_and_kappa_have_their_law_also_in_blocks(small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.children.SMALL", small)
+    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
     ids, mask = many("gpt2", 0)
     law = log_probs("gpt2", 0)
     with torch.no_grad():
@@ -367,7 +367,7 @@ def mask_everything(tokens, logits):
     "change, error, message",
     [
         ({"max_new_tokens": 0}, ValueError, "max_new_tokens is 0; expected at least 1"),
-        ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0; expected a whole number"),
+        ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0; expected an integer"),
         ({"k": 0}, ValueError, "k is 0; expected at least 1"),
         ({"k": 85}, ValueError, "only 21 outcomes"),
         ({"input_ids": torch.zeros(2, 0).long(), "attention_mask": None}, ValueError, "is empty"),

@@ -1,4 +1,4 @@
-"""All estimators on a model of one's own, side by side."""
+"""A comparison of estimators on the user's own model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from torch.distributions import Distribution
 
 from swor.checks import check_count, check_k
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
-from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.comparison import Comparison
 from swor.diagnostics.draws import looped
-from swor.diagnostics.variance import GradientMoments, gradient_moments, lookup
-from swor.estimators.registry import Cost, Estimate, Estimator
+from swor.diagnostics.measurement import Measurement, Row
+from swor.diagnostics.variance import (
+    WARM_UP,
+    GradientMoments,
+    gradient_moments,
+    lookup,
+    prepare,
+)
+from swor.estimators.estimator import Estimate, Estimator
+from swor.types import Cost
 
 TIMED = 5
 
@@ -27,6 +35,7 @@ class _Problem:
     dist: Distribution
     parameters: Sequence[Tensor]
     repeats: int
+    warm_up: int
     generator: torch.Generator | None
 
 
@@ -39,28 +48,35 @@ def compare(
     k: int = 4,
     evaluations: int | None = None,
     repeats: int = 1000,
+    warm_up: int = WARM_UP,
     generator: torch.Generator | None = None,
 ) -> Comparison:
-    r"""Bias, $\log \text{tr} \, \text{Cov}[\nabla]$, evaluations and time of estimators on your own model.
+    r"""Measure bias, variance, evaluations and time of estimators on your own model.
 
-    Measured by :func:`swor.gradient_moments`, at equal k, and at equal evaluations of f: each with the
-    largest k that does not take more. The bias is a z-score of the mean gradient, against the exact
-    gradient where the domain can be enumerated, otherwise against the mean of the other unbiased
-    estimators. Estimators that are not defined for the distribution or for k are left out, and named.
+    The variance is $\log \text{tr} \, \text{Cov}[\nabla]$, measured by :func:`swor.gradient_moments`, both at
+    equal k and at equal numbers of evaluations of f. In the second case, each estimator has the largest k
+    that does not need more evaluations. The bias is a z-score of the mean gradient, relative to the exact
+    gradient if the domain can be enumerated, and otherwise relative to the mean of the other unbiased
+    estimators. Estimators that are not defined for the distribution or for k are left out, and the result
+    names them.
+
+    Use it to choose an estimator for your problem. An estimator that learns, such as RELAX, is trained for
+    ``warm_up`` steps before it is measured, and the table says so.
 
     Args:
         estimators: names in ESTIMATORS, or a mapping from names to callables with the same contract.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
-        parameters: what to differentiate by, such as ``model.parameters()``.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``.
         k: the number of samples, at equal k.
-        evaluations: the number of evaluations of f, at equal evaluations; by default what the hungriest
-            estimator takes at k.
-        repeats: the number of estimates that each is measured with.
+        evaluations: the number of evaluations of f, at equal evaluations. By default it is the largest
+            number that any of the estimators needs at k.
+        repeats: the number of estimates of each estimator.
+        warm_up: the number of training steps of estimators that learn.
         generator: the source of randomness.
 
     Returns:
-        A :class:`Comparison`: ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
+        The result; ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
 
     >>> logits = torch.zeros(6, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)
@@ -71,11 +87,14 @@ def compare(
     """
     check_k(k)
     entries = _entries(estimators)
-    problem = _Problem(f, dist, list(parameters), repeats, generator)
+    problem = _Problem(f, dist, list(parameters), repeats, warm_up, generator)
     left_out = {name: why for name, e in entries.items() if (why := _unfit(e, dist, k))}
     entries = {name: e for name, e in entries.items() if name not in left_out}
     if not entries:
-        raise ValueError(f"no estimator is left to compare: {left_out}. Name others, or change k.")
+        raise ValueError(
+            f"no estimator is left to compare: {left_out}; expected at least one that is defined for "
+            "this distribution and k. Name other estimators, or change k."
+        )
     used = {name: _evaluations(e, problem, k) for name, e in entries.items()}
     budget = max(used.values()) if evaluations is None else evaluations
     check_count("evaluations", budget)
@@ -112,7 +131,7 @@ def _unbiased(entry: Estimate) -> bool | None:
 
 
 def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
-    """Why an estimator cannot be compared, if so."""
+    """Return why an estimator cannot be compared, or None if it can."""
     if not isinstance(entry, Estimator):
         return None
     if not entry.defined_for(dist):
@@ -124,7 +143,7 @@ def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
 
 
 def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
-    """Evaluations of f for one element of the batch: as registered, or counted in one call."""
+    """Return the evaluations of f per element of the batch, as registered or counted in one call."""
     if isinstance(entry, Estimator):
         return entry.evaluations(k, problem.dist)
     counted = 0
@@ -140,7 +159,7 @@ def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
 
 
 def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
-    """The largest k that takes at most so many evaluations; None if even the smallest takes more."""
+    """Return the largest k within a number of evaluations; None if even the smallest k needs more."""
     smallest, largest = 1, budget
     if isinstance(entry, Estimator):
         smallest = entry.smallest_k
@@ -153,7 +172,7 @@ def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
 def _fits(entry: Estimate, problem: _Problem, k: int, budget: int) -> bool:
     try:
         return _evaluations(entry, problem, k) <= budget
-    except ValueError:  # a callable that refuses this k: there are fewer outcomes
+    except ValueError:  # a callable that rejects this k, because there are fewer outcomes
         return False
 
 
@@ -166,6 +185,7 @@ def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:
         k=k,
         repeats=problem.repeats,
         generator=problem.generator,
+        warm_up=problem.warm_up,
     )
 
 
@@ -188,8 +208,10 @@ def _measure(
 
 
 def _seconds(entry: Estimate, problem: _Problem, k: int) -> float:
-    """Of one estimate and its gradient, the median of a few."""
-    draw = looped(entry, problem.f, problem.dist, problem.parameters, k, problem.generator)
+    """Return the median time of one estimate and its gradient."""
+    f, dist, generator = problem.f, problem.dist, problem.generator
+    estimate, _ = prepare(entry, f, dist, k, 0, generator)  # training does not change the time
+    draw = looped(estimate, f, dist, problem.parameters, k, generator)
     draw(1)
     times = []
     for _ in range(TIMED):

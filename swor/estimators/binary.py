@@ -12,16 +12,21 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.estimators.factors import Factors, binary
+from swor.estimators.variables import binary, evaluate, surrogate
+from swor.samplers.factorized import Factorized
 from swor.samplers.race import TINY
 from swor.types import Cost
 
 
 def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None) -> Tensor:
-    r"""$g_i = (f(\tilde b) - f(b)) (u_i - \frac12)$ by the logit $\varphi_i$; the value is the mean of f.
+    r"""ARM (augment-REINFORCE-merge): an antithetic estimator for binary variables.
 
-    ARM, augment-REINFORCE-merge (Yin and Zhou 2019). Unbiased. Uses 2k evaluations. Prefer
-    :func:`disarm`, whose variance is never larger.
+    $$g_i = (f(\tilde b) - f(b)) \Bigl(u_i - \frac12\Bigr), \qquad
+    b = 1[u < \sigma(\varphi)], \quad \tilde b = 1[1 - u < \sigma(\varphi)]$$
+
+    This is the gradient with respect to the logit $\varphi_i$; the noise u is uniform. The value is the mean
+    of f over all outcomes. The estimator is unbiased and uses 2k evaluations. Prefer :func:`disarm`, whose
+    variance is never larger.
 
     Args:
         f: the cost, from values (*batch, 2k, *event) to (*batch, 2k).
@@ -33,8 +38,13 @@ def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | Non
         (*batch,)
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> arm(lambda x: x, dist, 1)  # antithetic: one of the two is 1
+    >>> arm(lambda x: x, dist, 1)  # antithetic: exactly one of the two outcomes is 1
     tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000])
+
+    References:
+        | ARM: Augment-REINFORCE-Merge Gradient for Stochastic Binary Networks
+        | (Yin and Zhou, 2019a)
+        | https://arxiv.org/abs/1807.11143
     """
     variables = binary("arm", dist, k)
     pair = _antithetic(f, variables, k, generator)
@@ -45,10 +55,13 @@ def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | Non
 def disarm(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$g_i = \frac12 (f(b) - f(\tilde b)) (b_i - \tilde b_i) \, \sigma(|\varphi_i|)$ by $\varphi_i$.
+    r"""DisARM, also called U2G: ARM averaged over the noise given the outcomes, for binary variables.
 
-    DisARM (Dong et al. 2020), also known as U2G (Yin et al. 2020): the mean of :func:`arm` given
-    the pair of outcomes. Unbiased. Uses 2k evaluations.
+    $$g_i = \frac12 (f(b) - f(\tilde b)) (b_i - \tilde b_i) \, \sigma(|\varphi_i|), \qquad
+    b = 1[u < \sigma(\varphi)], \quad \tilde b = 1[1 - u < \sigma(\varphi)]$$
+
+    This is the gradient with respect to the logit $\varphi_i$; the noise u is uniform. The estimator is
+    unbiased and uses 2k evaluations. Use it for many binary variables.
 
     Args:
         f: the cost, from values (*batch, 2k, *event) to (*batch, 2k).
@@ -63,6 +76,13 @@ def disarm(
     >>> disarm(lambda x: x, torch.distributions.Bernoulli(logits=logits), 1).backward()
     >>> logits.grad
     tensor(0.2500)
+
+    References:
+        | DisARM: An Antithetic Gradient Estimator for Binary Latent Variables (Dong et al., 2020)
+        | https://arxiv.org/abs/2006.10680
+
+        | Probabilistic Best Subset Selection via Gradient-Based Optimization (Yin et al., 2020)
+        | https://arxiv.org/abs/2006.06448
     """
     variables = binary("disarm", dist, k)
     pair = _antithetic(f, variables, k, generator)
@@ -78,21 +98,21 @@ class _Pair(NamedTuple):
     cost: Tensor  # (*batch, 2k)
 
 
-def _logits(variables: Factors) -> Tensor:
+def _logits(variables: Factorized) -> Tensor:
     return (variables.log_probs[..., 1] - variables.log_probs[..., 0]).detach()
 
 
-def _antithetic(f: Cost, variables: Factors, k: int, generator: torch.Generator | None) -> _Pair:
+def _antithetic(f: Cost, variables: Factorized, k: int, generator: torch.Generator | None) -> _Pair:
     logits = _logits(variables).unsqueeze(-2)
-    shape = (*variables.batch, k, variables.n)
+    shape = (*variables.batch, k, variables.length)
     u = torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
     u = u.clamp(min=TINY[u.dtype])
     noise = torch.logit(u)
     b, opposite = noise < logits, -noise < logits
-    cost = variables.evaluate(f, torch.cat([b, opposite], dim=-2).long())
+    cost = evaluate(variables, f, torch.cat([b, opposite], dim=-2).long())
     first, second = cost.detach().chunk(2, dim=-1)
     return _Pair(u, b.to(u.dtype) - opposite.to(u.dtype), first - second, cost)
 
 
-def _surrogate(variables: Factors, pair: _Pair, by_logit: Tensor) -> Tensor:
-    return variables.surrogate(pair.cost, torch.stack([-by_logit, by_logit], dim=-1))
+def _surrogate(variables: Factorized, pair: _Pair, by_logit: Tensor) -> Tensor:
+    return surrogate(variables, pair.cost, torch.stack([-by_logit, by_logit], dim=-1))

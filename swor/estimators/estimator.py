@@ -1,26 +1,31 @@
-"""The contract of an estimator: from a function, a distribution and k to an estimate."""
+"""The contract of an estimator: a function, a distribution and k give an estimate of E[f]."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.estimators.factors import sizes
-from swor.samplers.distributions import can_be_listed, sample, sample_top_k
-from swor.samplers.strata import sample_strata
-from swor.types import Cost, Sample, Scheme, Weights
+from swor.baselines import Baseline
+from swor.estimators.score_function import Rule, ScoreFunctionEstimate
+from swor.samplers.distributions import can_be_listed, factorized
+from swor.samplers.schemes import SAMPLERS
+from swor.types import Cost, Scheme
 
-Rule = Callable[[Sample], Weights]
-Count = Callable[[int, Distribution | None], int]
+Proof = Literal["enumeration", "z-score"]
+"""How the tests prove what an entry says about its bias.
+
+"enumeration": by a sum over all samples of a small domain, to 1e-12. "z-score": by the mean of 100 000
+draws in units of its own standard error, for estimators with continuous noise.
+"""
 
 
 class Estimate(Protocol):
-    """From a cost, a distribution and k to an estimate of the expected cost and its gradient."""
+    """A callable that estimates the expected cost and its gradient."""
 
     def __call__(
         self,
@@ -31,48 +36,77 @@ class Estimate(Protocol):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
         ...
 
 
-def everywhere(dist: Distribution) -> bool:
-    """Defined for every distribution that the library knows."""
+Count = Callable[[int, Distribution | None], int]
+MakeState = Callable[[Distribution, torch.Generator | None], nn.Module]
+
+
+def k_evaluations(k: int, dist: Distribution | None) -> int:
+    """Return k: one evaluation of f for every sample."""
+    return k
+
+
+def defined_everywhere(dist: Distribution) -> bool:
+    """Return True: the estimator is defined for every distribution that the library supports."""
     return True
 
 
 def unlimited(dist: Distribution) -> None:
-    """There is no largest k."""
+    """Return None: there is no largest k."""
     return None
+
+
+def domain_size(dist: Distribution) -> int:
+    """Return the number of outcomes, the largest k for distinct samples."""
+    return factorized(dist).outcomes
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """An entry of :data:`ESTIMATORS`; call it as ``entry(f, dist, k)``.
+    """An entry of ESTIMATORS: a callable, and what is known about it.
+
+    Call an entry as ``entry(f, dist, k)``. If it learns or remembers something, make a module first and use
+    that like the other estimators::
+
+        estimator = ESTIMATORS["relax"].make(dist)  # an nn.Module
+        optimizer = Adam([*model.parameters(), *estimator.parameters()])
+        loss = estimator(f, dist, k).mean()  # one backward trains both
 
     Attributes:
-        unbiased: whether value and gradient are unbiased for E[f] and ∇E[f].
-        equation: its equation in the paper, or a citation.
-        estimate: the callable.
-        count: how many evaluations of f it uses, from k and the distribution; see ``evaluations``.
-        rule: the rule behind it, if it is one.
-        scheme: the sampling scheme of that rule.
+        unbiased: whether its value and its gradient are unbiased for E[f] and ∇E[f].
+        equation: the reference, such as "Kool et al. (2020), equation (17)".
+        estimate: the callable. For an estimator that learns, the function that its module calls.
+        proof: how the tests prove that it is unbiased, or show that it is biased.
+        count: the number of evaluations of f, from k and the distribution; see ``evaluations``.
         smallest_k: the smallest k for which it is defined.
-        largest_k: from a distribution to the largest k, or None if there is no largest.
-        defined_for: whether it is defined for a distribution; elsewhere it raises an error that
-            names the cure.
-        mixes_batch: whether the estimate of an element of the batch depends on the others.
+        largest_k: from a distribution to the largest k, or None if there is no largest one.
+        defined_for: whether it is defined for a distribution. For others it raises an error that says
+            what to use instead.
+        mixes_batch: whether the estimate of an element of the batch depends on the other elements.
+        make_state: makes the module of an estimator that learns or remembers; None for the others.
+
+    >>> import swor
+    >>> entry = swor.ESTIMATORS["unordered_set"]
+    >>> entry.unbiased, entry.evaluations(4), entry.learns
+    (True, 4, False)
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> entry(lambda x: x.float(), dist, 2).shape
+    torch.Size([5])
     """
 
     unbiased: bool
     equation: str
-    estimate: Estimate
-    count: Count = lambda k, dist: k
-    rule: Rule | None = None
-    scheme: Scheme | None = None
+    estimate: Callable[..., Tensor]
+    proof: Proof
+    count: Count = k_evaluations
     smallest_k: int = 1
     largest_k: Callable[[Distribution], int | None] = unlimited
-    defined_for: Callable[[Distribution], bool] = everywhere
+    defined_for: Callable[[Distribution], bool] = defined_everywhere
     mixes_batch: bool = False
+    make_state: MakeState | None = None
 
     def __call__(
         self,
@@ -82,60 +116,127 @@ class Estimator:
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f].
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,).
+
+        If the estimator learns, every call makes a new module, which has not learned anything. Use
+        :meth:`make` to train with it.
 
         Args:
             f: the cost, from values (*batch, k', *event) to (*batch, k'), for any k'.
             dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
             k: the number of samples.
             generator: the source of randomness.
+
+        Returns:
+            (*batch,)
         """
-        return self.estimate(f, dist, k, generator=generator)
+        if self.make_state is None:
+            return self.estimate(f, dist, k, generator=generator)
+        return self.make(dist, generator=generator)(f, dist, k, generator=generator)
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns or remembers something, so that :meth:`make` returns a module."""
+        return self.make_state is not None
+
+    def make(self, dist: Distribution, *, generator: torch.Generator | None = None) -> Estimate:
+        """Return the estimator with a state of its own, for distributions of the size of ``dist``.
+
+        Args:
+            dist: a distribution with the number of variables and categories to use the estimator for. The
+                module gets its device and its precision.
+            generator: the source of randomness of initial weights.
+
+        Returns:
+            An ``nn.Module`` if the estimator learns or remembers something, and the entry itself otherwise.
+
+        >>> import swor
+        >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+        >>> average = swor.ESTIMATORS["reinforce_moving_average"].make(dist)
+        >>> _ = [average(lambda x: x.float(), dist, 2) for step in range(3)]
+        >>> sorted(average.state_dict())
+        ['average.average', 'average.steps']
+        """
+        if self.make_state is None:
+            return self
+        log_probs = factorized(dist).in_working_precision().log_probs
+        module = self.make_state(dist, generator)
+        return module.to(log_probs.device, log_probs.dtype)
 
     def evaluations(self, k: int, dist: Distribution | None = None) -> int:
-        """How many evaluations of f it uses for k.
+        """Return the number of evaluations of f for one element of the batch.
 
         Args:
             k: the number of samples.
-            dist: the distribution; only needed where the number depends on its size (``arsm`` and
-                the local estimators).
+            dist: the distribution. It is needed only if the number depends on its size, as for ``arsm`` and
+                the local estimators.
         """
         return self.count(k, dist)
 
+    @property
+    def rule(self) -> Rule | None:
+        """The rule of a score-function estimator; None for the others."""
+        return self.estimate.rule if isinstance(self.estimate, ScoreFunctionEstimate) else None
 
-def draw(scheme: Scheme, dist: Distribution, k: int, generator: torch.Generator | None) -> Sample:
-    """A sample of a distribution by a scheme."""
-    if scheme == Scheme.TOP_K_AND_SAMPLE:
-        return sample_top_k(dist, k, generator=generator)
-    if scheme in (Scheme.STRATIFIED, Scheme.SYSTEMATIC):
-        return sample_strata(dist, k, scheme, generator=generator)
-    replacement = scheme == Scheme.WITH_REPLACEMENT
-    return sample(dist, k, replacement=replacement, generator=generator)
+    @property
+    def scheme(self) -> Scheme | None:
+        """The sampling scheme of a score-function estimator; None for the others."""
+        return self.estimate.scheme if isinstance(self.estimate, ScoreFunctionEstimate) else None
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The baseline of a score-function estimator; None for the others."""
+        return self.estimate.baseline if isinstance(self.estimate, ScoreFunctionEstimate) else None
 
 
-def domain_size(dist: Distribution) -> int:
-    """The number of outcomes."""
-    n, c = sizes(dist)
-    return int(c**n)
+@dataclass(frozen=True)
+class _CountOf:
+    """The number of evaluations of a score-function estimator, which does not depend on the distribution."""
+
+    estimate: ScoreFunctionEstimate
+
+    def __call__(self, k: int, dist: Distribution | None) -> int:
+        return self.estimate.evaluations(k)
 
 
-def lift(rule: Rule, scheme: Scheme, *, unbiased: bool, equation: str) -> Estimator:
-    """Pair a rule with a sampler, for an entry of :data:`ESTIMATORS`."""
+def lift(
+    rule: Rule,
+    scheme: Scheme,
+    *,
+    baseline: Baseline = Baseline.BUILT_IN,
+    unbiased: bool,
+    equation: str,
+) -> Estimator:
+    """Return the entry of a rule with the scheme that draws its samples and a baseline.
 
-    def estimate(
-        f: Cost, dist: Distribution, k: int, /, *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        drawn = draw(scheme, dist, k, generator)
-        return rule(drawn).loss(f(drawn.value))
+    Args:
+        rule: maps a sample to its weights.
+        scheme: how the samples are drawn.
+        baseline: what is subtracted from each cost.
+        unbiased: whether the rule is unbiased.
+        equation: the reference.
+    """
+    return entry_of(
+        ScoreFunctionEstimate(rule, scheme, baseline), unbiased=unbiased, equation=equation
+    )
 
-    distinct = scheme in (Scheme.WITHOUT_REPLACEMENT, Scheme.TOP_K_AND_SAMPLE)
-    listed = scheme in (Scheme.TOP_K_AND_SAMPLE, Scheme.STRATIFIED, Scheme.SYSTEMATIC)
+
+def entry_of(estimate: ScoreFunctionEstimate, *, unbiased: bool, equation: str) -> Estimator:
+    """Return the entry of a score-function estimator.
+
+    Args:
+        estimate: a rule, a scheme and a baseline.
+        unbiased: whether its rule is unbiased.
+        equation: the reference.
+    """
+    sampler = SAMPLERS[estimate.scheme]
     return Estimator(
         unbiased,
         equation,
         estimate,
-        rule=rule,
-        scheme=scheme,
-        largest_k=domain_size if distinct else unlimited,
-        defined_for=can_be_listed if listed else everywhere,
+        proof="enumeration",
+        count=_CountOf(estimate),
+        largest_k=domain_size if sampler.distinct else unlimited,
+        defined_for=can_be_listed if sampler.lists_domain else defined_everywhere,
+        mixes_batch=estimate.baseline == Baseline.BATCH_MEAN,
     )

@@ -1,1 +1,1 @@
-"""Integrations with other packages; each imports its optional dependency itself."""
+"""Integrations with other packages. Each module imports its own optional dependency."""

@@ -1,4 +1,4 @@
-"""A trainer for TRL: distinct completions of every prompt, weighted without bias."""
+"""A trainer for TRL that uses distinct completions of every prompt and unbiased weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TESTED = "1.16"
 
 
 def check_version() -> None:
-    """The trainer overrides methods that TRL may change: it runs with what it was tested with."""
+    """Check that the tested version of TRL is installed, since the trainer overrides private methods."""
     try:
         installed = version("trl")
     except PackageNotFoundError as error:
@@ -46,29 +46,39 @@ from trl.models import unwrap_model_for_generation  # noqa: E402
 
 
 class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not checked
-    r"""$\nabla E[r] \approx \sum_s p_s R(S, s) \nabla \log p_s (r_s - b_s)$ for every prompt.
+    r"""TRL's ``RLOOTrainer`` with the unordered set estimator in place of the leave-one-out mean.
 
-    As TRL's ``RLOOTrainer``, with :func:`sample_completions` in place of ``generate``, so that the
-    ``num_generations`` completions of a prompt are all different, and the weights and the baseline of
-    :func:`swor.unordered_set` in place of the leave-one-out mean. Clipping, the KL penalty, saving and
-    resuming are TRL's.
+    $$\nabla E[r] \approx \sum_s p_s R(S, s) \nabla \log p_s (r_s - b_s) \quad \text{for every prompt}$$
 
-    It logs, beside TRL's metrics, means over the groups of :func:`swor.group_statistics`:
-    ``swor/mass_covered``, ``swor/effective_sample_size``, ``swor/standard_error`` of the mean reward,
-    ``swor/duplicates_avoided``; and ``swor/reward``, the unbiased estimate of the expected reward,
-    which the plain mean over distinct completions (``reward``) is not.
+    :func:`sample_completions` replaces ``generate``, so that the ``num_generations`` completions of a
+    prompt are all different. The weights and the baseline are those of :func:`swor.unordered_set`. Clipping,
+    the KL penalty, saving and resuming are unchanged.
+
+    In addition to TRL's metrics, the trainer logs means over prompts of :func:`swor.group_statistics`:
+    ``swor/mass_covered``, ``swor/effective_sample_size``, ``swor/standard_error`` of the mean reward, and
+    ``swor/duplicates_avoided``. It also logs ``swor/reward``, the unbiased estimate of the expected reward.
+    TRL's ``reward``, the plain mean over distinct completions, is a biased one.
 
     Args:
         model: a causal language model, or its name.
         reward_funcs: one or several reward functions, as for ``RLOOTrainer``.
-        args: the settings; generation is by the model's own probabilities at ``temperature``, so
-            ``top_p``, ``top_k``, ``min_p`` and ``repetition_penalty`` stay at their defaults.
-        train_dataset: has a column ``prompt``.
-        eval_dataset: likewise.
+        args: the settings. Completions are sampled from the model's own distribution at ``temperature``,
+            so ``top_p``, ``top_k``, ``min_p`` and ``repetition_penalty`` must have their defaults.
+        train_dataset: the training data, with a column ``prompt``.
+        eval_dataset: the evaluation data, with a column ``prompt``.
         processing_class: the tokenizer.
-        reward_processing_classes: tokenizers of reward models.
-        callbacks: of the training loop.
-        optimizers: the optimizer and its schedule.
+        reward_processing_classes: the tokenizers of reward models.
+        callbacks: the callbacks of the training loop.
+        optimizers: the optimizer and its learning rate schedule.
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (17)
+        | https://arxiv.org/abs/2002.06043
+
+        | Back to Basics: Revisiting REINFORCE Style Optimization for Learning from Human
+        | Feedback in LLMs (Ahmadian et al., 2024)
+        | https://arxiv.org/abs/2402.14740
     """
 
     def __init__(
@@ -100,10 +110,11 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any]
     ) -> list[list[int]]:
-        """Distinct completions of every group of equal prompts; remembers their sample."""
+        """Draw distinct completions of every group of equal prompts, and keep their sample."""
         if images or multimodal_fields:
             raise ValueError(
-                "a prompt has images; expected text, all that completions are drawn of."
+                "a prompt has images; expected text only, since sample_completions supports no images. "
+                "Remove them from the dataset."
             )
         k = self.num_generations if self.model.training else self.num_generations_eval
         prompts = one_of_each(prompt_ids, k)
@@ -139,12 +150,12 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     def _calculate_rewards(
         self, inputs: Any, prompts: list[Any], completions: list[Any], completion_ids: list[Any]
     ) -> Tensor:
-        """TRL's rewards, all of them numbers; remembers those of this process."""
+        """Compute TRL's rewards, check that none is missing, and keep those of this process."""
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids)
         if bool(rewards.isnan().all(-1).any()):
             raise ValueError(
-                "every reward function returned None for a completion; expected a reward for each, "
-                "since leaving one out of a sample without replacement would bias the others."
+                "every reward function returned None for a completion; expected at least one reward for "
+                "each, since leaving out a completion would bias the estimate. Return a number."
             )
         total = (rewards * self.reward_weights.to(rewards.device)).nansum(-1)
         first = self.accelerator.process_index * len(prompts)
@@ -152,7 +163,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """TRL's batch, with other advantages."""
+        """Prepare TRL's batch, and replace the advantages."""
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         batch["advantages"] = weighted(self._sample, batch["advantages"])
         logged = self._logs["advantages"]
@@ -177,12 +188,14 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
 def weighted(sample: Sample, advantages: Tensor) -> Tensor:
     r"""$k w_s (r_s - b_s)$ from the advantages $a_s = r_s - \frac{1}{k-1} \sum_{s' \ne s} r_{s'}$.
 
-    The loss of TRL is a mean over completions, hence the factor $k$. The baseline moves along with
-    the rewards of a group, so it is enough to know how far each is from their mean, $a_s (k - 1) / k$.
+    TRL's loss is a mean over completions, hence the factor $k$. Adding a constant to all rewards of a group
+    shifts the baseline by the same constant, so it suffices to know the difference of each reward from the
+    mean of its group, which is $a_s (k - 1) / k$.
 
     Args:
         sample: the completions of every group.
-        advantages: of leave-one-out REINFORCE, (batch · k,); scaled and shifted ones give scaled ones.
+        advantages: the advantages $a_s$ of leave-one-out REINFORCE, (batch · k,). Scaling them scales
+            the result, and a shift of a whole group does not change it.
     """
     k = sample.k
     if k == 1:
@@ -194,7 +207,7 @@ def weighted(sample: Sample, advantages: Tensor) -> Tensor:
 
 
 def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
-    """One prompt of each group of k equal ones.
+    """Return one prompt of each group of k equal ones.
 
     >>> one_of_each([[1, 2], [1, 2], [3], [3]], 2)
     [[1, 2], [3]]
@@ -210,7 +223,7 @@ def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
 
 
 def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:
-    """Completions up to the first end, which they keep.
+    """Cut completions after the first end token, which they keep.
 
     >>> cut([[5, 0, 9], [5, 6, 7]], [0])
     [[5, 0], [5, 6, 7]]
@@ -226,6 +239,6 @@ def _check_settings(args: RLOOConfig) -> None:
     for name, value in plain.items():
         if getattr(args, name) != value:
             raise ValueError(
-                f"{name} is {getattr(args, name)!r}; expected {value!r}: UnorderedSetTrainer samples "
-                "from the model itself, with sample_completions. Leave it out."
+                f"{name} is {getattr(args, name)!r}; expected {value!r}, since UnorderedSetTrainer "
+                "samples from the model's own distribution. Leave this setting out."
             )

@@ -1,18 +1,24 @@
 r"""Set probabilities and leave-one-out ratios by quadrature.
 
-Give every outcome an independent exponential clock of rate $p_i$. The sample is $S \setminus C$ from
-the domain $D \setminus C$ when all of $S \setminus C$ ring before the first outside $S$, so with
-$t = e^x / \text{rest}$ and $y_i = x + \log p_i - \log \text{rest}$
+Give every outcome an independent exponential clock of rate $p_i$. A sample from the domain
+$D \setminus C$ is $S \setminus C$ if all clocks of $S \setminus C$ ring before the first one outside $S$.
+With $t = e^x / \text{rest}$ and $y_i = x + \log p_i - \log \text{rest}$, this has the probability
 
 $$p^{D \setminus C}(S \setminus C) = \int e^{x - e^x} \prod_{i \in S \setminus C} U(y_i) \, dx,
 \qquad U(y) = 1 - e^{-e^y}.$$
 
-The integrand is analytic in a strip around the real line and decays at both ends, so the plain
-trapezoid rule converges geometrically. Its logarithm is concave, with its peak between 0 and
-$\log(k + 1)$, so the interval on which it matters is found by a few Newton steps that approach each
-end from outside. All $R(S, s)$ and $R^{D \setminus s}(S, s')$ share the nodes; all pairs are one
-matrix product. Everything is measured from the peak, so float32 is enough for probabilities of
-any size. Cost $O(k \cdot \text{nodes} + k^2 \cdot \text{nodes})$, the second a matrix product.
+The integrand is analytic in a strip around the real line and decays at both ends, so the trapezoid
+rule converges geometrically. The logarithm of the integrand is concave, and its peak lies between 0
+and $\log(k + 1)$. A few Newton steps, which approach each end from outside, find the interval on which
+the integrand is not negligible. All $R(S, s)$ and $R^{D \setminus s}(S, s')$ share the nodes, and all
+pairs are one matrix product. All quantities are relative to the peak, so float32 suffices for
+probabilities of any size. The cost is $O(k \cdot \text{nodes})$ for the ratios of first order and
+$O(k^2 \cdot \text{nodes})$, a matrix product, for those of second order.
+
+References:
+    | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+    | (Kool et al., 2020), equation (34)
+    | https://arxiv.org/abs/2002.06043
 """
 
 from __future__ import annotations
@@ -23,44 +29,44 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math.logspace import expm1
+from swor.math.logspace import expm1, without_autocast
 
 
 def nodes_for(dtype: torch.dtype) -> int:
-    """Nodes that bring the quadrature error below the rounding of ``dtype``."""
+    """The number of nodes for which the quadrature error is below the rounding of ``dtype``."""
     return 176 if dtype == torch.float64 else 48
 
 
 def log_excess(y: Tensor) -> Tensor:
     r"""$\log U(y) - \min(y, 0)$, between $\log(1 - 1/e)$ and 0: the bounded part of $\log U$."""
-    v = torch.exp(y.clamp(min=-80.0))  # below, U(y) = e^y to the last bit
+    v = torch.exp(y.clamp(min=-80.0))  # for smaller y, U(y) = e^y to the last bit
     return torch.log(-expm1(-v) / v.clamp(max=1.0))
 
 
 def slope(y: Tensor) -> Tensor:
     r"""$\frac{d}{dy} \log U(y) = v / (e^v - 1)$ with $v = e^y$: from 1 down to 0."""
-    v = torch.exp(y.clamp(min=-80.0, max=4.0))  # v / (e^v - 1) < 1e-21 beyond
+    v = torch.exp(y.clamp(min=-80.0, max=4.0))  # for larger y, v / (e^v - 1) < 1e-21
     return v / expm1(v)
 
 
 class Integrand(NamedTuple):
-    """Logarithms of the integrand and of its factors at the nodes, relative to the peak."""
+    """The logarithms of the integrand and of its factors at the nodes, relative to the peak."""
 
     x: Tensor  # (*batch, nodes), the nodes
-    log_f: Tensor  # (*batch, nodes), all factors
+    log_f: Tensor  # (*batch, nodes), the product of all factors
     log_u: Tensor  # (*batch, k, nodes), each factor
-    log_p_over_u: Tensor  # (*batch, k), each p over its factor at the peak
+    log_p_over_u: Tensor  # (*batch, k), each p divided by its factor at the peak
     log_f_peak: Tensor  # (*batch,), the integrand at the peak
     width: Tensor  # (*batch,), the distance between nodes
 
 
 def integrand(log_p: Tensor, log_rest: Tensor, *, left_out: int) -> Integrand:
-    """Fit the nodes and evaluate the integrand.
+    """Place the nodes and evaluate the integrand there.
 
     Args:
         log_p: (*batch, k); need not be normalised.
         log_rest: (*batch,), finite.
-        left_out: how many factors will be divided out at the most: 0, 1 or 2.
+        left_out: the largest number of factors that will be divided out: 0, 1 or 2.
     """
     a = log_p - log_rest.unsqueeze(-1)
     x = _peak(a.detach())
@@ -79,13 +85,13 @@ def integrand(log_p: Tensor, log_rest: Tensor, *, left_out: int) -> Integrand:
 
 
 def _rise(y: Tensor, d: Tensor) -> Tensor:
-    r"""$\log U(y + d) - \min(y, 0)$, the large parts cancelled by hand."""
+    r"""$\log U(y + d) - \min(y, 0)$, arranged so that large terms cancel exactly."""
     straight = torch.minimum(d + y.clamp(min=0.0), -y.clamp(max=0.0))
     return straight + log_excess(y + d)
 
 
 def _peak(a: Tensor) -> Tensor:
-    r"""Where the integrand is largest: $e^x = 1 + \sum_i \text{slope}(a_i + x)$, in $[0, \log(k + 1)]$."""
+    r"""The peak, where $e^x = 1 + \sum_i \text{slope}(a_i + x)$; it lies in $[0, \log(k + 1)]$."""
     highest = math.log(a.shape[-1] + 1)
     x = torch.log1p(slope(a + 0.5 * highest).sum(-1, keepdim=True))
     for _ in range(3):
@@ -97,13 +103,13 @@ def _peak(a: Tensor) -> Tensor:
 
 
 def _bracket(y: Tensor, m: Tensor, left_out: int) -> tuple[Tensor, Tensor]:
-    """Where the integrand falls below rounding of its peak, on either side of it."""
+    """The points on both sides where the integrand falls below the rounding of its peak."""
     drop = -math.log(torch.finfo(y.dtype).eps) + 2.0
     return _left(y, m, drop, left_out), _right(m, drop)
 
 
 def _right(m: Tensor, drop: float) -> Tensor:
-    r"""The root $d > 0$ of $m (e^d - d - 1) = \text{drop}$, which bounds the integrand by concavity."""
+    r"""The root $d > 0$ of $m (e^d - d - 1) = \text{drop}$, a bound that follows from concavity."""
     c = drop / m
     d = torch.minimum(torch.sqrt(2.0 * c), torch.log1p(c) + 1.0)
     for _ in range(2):
@@ -112,9 +118,9 @@ def _right(m: Tensor, drop: float) -> Tensor:
 
 
 def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
-    """Newton steps from the left, where a concave function is never overshot.
+    """Newton steps from the left, which never overshoot the root of a concave function.
 
-    The integrand that reaches furthest left has lost its steepest factors, the smallest p.
+    The integrand extends furthest to the left without its steepest factors, those of the smallest p.
     """
     if left_out:
         y = y.topk(max(y.shape[-1] - left_out, 0), dim=-1).values
@@ -130,17 +136,20 @@ def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
 def log_draws(
     log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
 ) -> tuple[Tensor, Tensor]:
-    r"""The unnormalised logarithms of $p_s R(S, s)$, and those of $p_{s'} R^{D \setminus s}(S, s')$.
+    r"""The logarithms of $p_s R(S, s)$ and of $p_{s'} R^{D \setminus s}(S, s')$, unnormalised.
 
-    See :func:`swor.math.subsets.log_draws`, which returns the same.
+    See :func:`swor.math.subsets.log_draws`, which computes the same.
     """
     f = integrand(log_p, log_rest, left_out=2)
     half = 0.5 * (f.log_f - f.log_f.amax(-1, keepdim=True)).unsqueeze(-2)
     if not second_order:
         first = torch.logsumexp(2.0 * half - f.log_u, dim=-1) + f.log_p_over_u
         return first, first.unsqueeze(-1)
-    v = torch.exp(torch.cat([half - f.log_u, half], dim=-2))  # each left out, and none
-    log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
+    v = torch.exp(
+        torch.cat([half - f.log_u, half], dim=-2)
+    )  # with each factor left out, and with all
+    with without_autocast(v):
+        log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
     log_one, log_two = log_sums[..., :-1, -1], log_sums[..., :-1, :-1]
     first = log_one + f.log_p_over_u
     second = log_two.sub_(log_one.unsqueeze(-1)).add_(f.log_p_over_u.unsqueeze(-2))
@@ -148,6 +157,6 @@ def log_draws(
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """The logarithm of p(S), for a normalised p."""
+    """Return log p(S), for a normalised p."""
     f = integrand(log_p, log_rest, left_out=0)
     return f.log_f.logsumexp(-1) + torch.log(f.width) + f.log_f_peak

@@ -1,4 +1,4 @@
-"""Arithmetic of probabilities that are kept as logarithms."""
+"""Arithmetic with the logarithms of probabilities."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ LOG_2 = 0.6931471805599453
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The precision computed in: float32 for half precision, otherwise the dtype itself."""
+    """The dtype of internal computations: float32 for half precision, otherwise the dtype itself."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def expm1(x: Tensor) -> Tensor:
-    r"""$e^x - 1$ without cancellation, also when compiled.
+def without_autocast(like: Tensor) -> torch.autocast:
+    """A context in which an autocast around the library does not lower the precision of products."""
+    return torch.autocast(like.device.type, enabled=False)
 
-    Inductor's vectorised code for ``torch.expm1`` subtracts 1 from the exponential; there,
-    $1 - e^{-|x|} = 2 t / (1 + t)$ with $t = \tanh(|x| / 2)$ is exact.
+
+def expm1(x: Tensor) -> Tensor:
+    r"""$e^x - 1$ without cancellation, also in compiled code.
+
+    Inductor's vectorised code for ``torch.expm1`` subtracts 1 from the exponential, which cancels. Compiled
+    code therefore uses $1 - e^{-|x|} = 2 t / (1 + t)$ with $t = \tanh(|x| / 2)$.
     """
     if not torch.compiler.is_compiling():
         return torch.expm1(x)
@@ -36,16 +41,16 @@ def log1mexp(x: Tensor) -> Tensor:
 
 
 def log_remaining(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    r"""$\log t_i$ with $t_i = \text{rest} + \sum_{j \ge i} p_j$: the mass left when $b_i$ is drawn.
+    r"""The log of the mass that is left when $b_i$ is drawn, $t_i = \text{rest} + \sum_{j \ge i} p_j$.
 
-    Sums of positive terms only, from the end of the sample backwards, so nothing cancels.
+    The sums run from the end of the sample and have positive terms only, so nothing cancels.
 
     Args:
-        log_p: log-probabilities in the order sampled, (*batch, k).
-        log_rest: log of the mass outside the sample, (*batch,).
+        log_p: the log-probabilities in the order in which they were drawn, (*batch, k).
+        log_rest: the log of the mass outside the sample, (*batch,).
 
     Returns:
-        (*batch, k + 1); the first entry is the total mass, the last is ``log_rest``.
+        (*batch, k + 1); the first entry is the log of the total mass, and the last is ``log_rest``.
     """
     backwards = torch.cat([log_rest.unsqueeze(-1), log_p.flip(-1)], dim=-1)
     return backwards.logcumsumexp(-1).flip(-1)

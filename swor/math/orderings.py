@@ -1,4 +1,4 @@
-r"""Set probabilities and leave-one-out ratios by summing over all $k!$ orderings: for checks.
+r"""Set probabilities and leave-one-out ratios as sums over all $k!$ orderings, for checks.
 
 $$p(S) = \sum_{B \in \mathcal{B}(S)} p(B), \qquad
 P(b_1 = s \mid S) = \frac{1}{p(S)} \sum_{B: b_1 = s} p(B).$$
@@ -15,7 +15,7 @@ from swor.math.logspace import log_remaining
 
 
 def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
-    """The orderings (k!, k) and the logarithm of the probability of each, (*batch, k!)."""
+    """All orderings, (k!, k), and the log-probability of each, (*batch, k!)."""
     k = log_p.shape[-1]
     orders = torch.tensor(list(permutations(range(k))), device=log_p.device).reshape(-1, k)
     ordered = log_p[..., orders]
@@ -26,7 +26,7 @@ def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]
 def log_draws(
     log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """As :func:`swor.math.subsets.log_draws`."""
+    """Compute the same as :func:`swor.math.subsets.log_draws`."""
     k = log_p.shape[-1]
     orders, log_b = log_prob_orderings(log_p, log_rest)
     first = [log_b[..., orders[:, 0] == s].logsumexp(-1) for s in range(k)]
@@ -48,5 +48,5 @@ def log_draws(
 
 
 def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """The logarithm of p(S), for a normalised p."""
+    """Return log p(S), for a normalised p."""
     return log_prob_orderings(log_p, log_rest)[1].logsumexp(-1)

@@ -1,9 +1,9 @@
-r"""Leave-one-out ratios and set probabilities: the choice of method, and the edges of the domain.
+r"""Leave-one-out ratios and set probabilities: the choice of the method, and two edge cases.
 
-Two edges are exact by definition and not by luck of rounding. Where nothing is left outside the
-sample, every ratio is 1. An outcome of probability 0 drops out of its set: its weight is 0 and the
-others have the weights that they would have without it. The methods are given such an outcome with
-an overwhelming mass instead, since what is surely drawn first does not bear on the rest.
+The edge cases are exact by definition. If no mass is left outside the sample, every ratio is 1. An
+outcome of probability 0 has weight 0, and the others have the weights that they would have without
+it. The methods cannot represent a probability of 0. They are given an overwhelming mass for such an
+outcome instead: an outcome that is certain to be drawn first does not affect the others.
 """
 
 from __future__ import annotations
@@ -27,25 +27,32 @@ Method = Literal["auto", "subsets", "integral", "orderings"]
 
 METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
 LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
-AUTO_SUBSETS = 8  # up to here the recursion is the faster one: benchmarks/ratios.py
+AUTO_SUBSETS = 8  # the recursion is faster for k up to here; see benchmarks/ratios.py
 OVERWHELMING = 200.0
 
 
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
-    r"""$\log p(B) = \sum_i \log p(b_i) - \log(1 - \sum_{j<i} p(b_j))$, ``eq:p_B_k``.
+    r"""The log-probability of drawing a sample without replacement in the given order.
 
-    The log-probability of drawing the sample without replacement in this order. Differentiable.
+    $$\log p(B) = \sum_i \left( \log p(b_i) - \log\left(1 - \sum_{j<i} p(b_j)\right) \right)$$
+
+    The result is differentiable.
 
     Args:
-        log_p: log-probabilities in the order drawn, (*batch, k).
-        log_rest: log of the mass outside the sample, (*batch,); None means log(1 − Σp). Where it is
-            given, the two are normalised together.
+        log_p: the log-probabilities in the order in which they were drawn, (*batch, k).
+        log_rest: the log of the mass outside the sample, (*batch,). If it is given, ``log_p`` and
+            ``log_rest`` are normalised together; if it is None, log(1 − Σp) is used.
 
     Returns:
         (*batch,)
 
     >>> log_prob_ordered(torch.tensor([0.5, 0.25]).log()).exp()  # 0.5 * 0.25 / 0.5
     tensor(0.2500)
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (4)
+        | https://arxiv.org/abs/2002.06043
     """
     full, rest, _ = complete(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]
@@ -57,14 +64,16 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
 def log_prob_set(
     log_p: Tensor, log_rest: Tensor | None = None, *, method: Method = "auto"
 ) -> Tensor:
-    r"""$\log p(S) = \log \sum_{B \in \mathcal{B}(S)} p(B)$, ``eq:P_S_def``.
+    r"""The log-probability of drawing a set without replacement, in any order.
 
-    The log-probability of drawing this set without replacement, in whatever order. Differentiable.
+    $$\log p(S) = \log \sum_{B \in \mathcal{B}(S)} p(B)$$
+
+    The sum is over all orderings $B$ of the set. The result is differentiable.
 
     Args:
-        log_p: log-probabilities of the elements, (*batch, k), in any order.
-        log_rest: log of the mass outside the set, (*batch,); None means log(1 − Σp). Where it is
-            given, the two are normalised together.
+        log_p: the log-probabilities of the elements, (*batch, k), in any order.
+        log_rest: the log of the mass outside the set, (*batch,). If it is given, ``log_p`` and
+            ``log_rest`` are normalised together; if it is None, log(1 − Σp) is used.
         method: as in :func:`leave_one_out`.
 
     Returns:
@@ -72,10 +81,15 @@ def log_prob_set(
 
     >>> log_prob_set(torch.tensor([0.5, 0.25]).log()).exp()  # 0.25 + 0.25 * 0.5 / 0.75
     tensor(0.4167)
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (6)
+        | https://arxiv.org/abs/2002.06043
     """
     full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    inner = _without_edges(full, rest, log_total)
+    inner = without_edges(full, rest, log_total)
     total = log_total.unsqueeze(-1)
     log_prob: Tensor = module.log_prob_set(inner.log_p - total, inner.log_rest - log_total)
     log_prob = torch.where(inner.covered, 0.0, log_prob)
@@ -106,36 +120,43 @@ def leave_one_out(
     second_order: bool = False,
     method: Method = "auto",
 ) -> Tensor | tuple[Tensor, Tensor]:
-    r"""$\log R(S, s)$ with $R(S, s) = p^{D \setminus s}(S \setminus s) / p(S)$.
+    r"""The logarithm of the leave-one-out ratio of every element of a set.
 
-    The leave-one-out ratio: $p(s) R(S, s)$ is the chance that $s$ was drawn first, given the set.
-    A constant: it carries no gradient.
+    $$R(S, s) = \frac{p^{D \setminus s}(S \setminus s)}{p(S)}$$
+
+    $p(s) R(S, s)$ is the probability that $s$ was drawn first, given the set. The ratios are constants
+    of the unordered set estimator, so they carry no gradient.
 
     Args:
-        log_p: log-probabilities of the elements of the set, (*batch, k), in any order.
-        log_rest: log of the mass outside the set, (*batch,); None means log(1 − Σp), which is lost
-            to rounding where the set has nearly all the mass, so give it if you know it. Where it is
-            given, the two are normalised together.
-        second_order: also return the ratios within the set without one element,
-            ``eq:second_order_leave_one_out_ratio``.
-        method: "subsets", a recursion over subsets, exact, O(k 2^k), k ≤ 20; "integral", a fitted
-            quadrature, exact to rounding, O(k²); "orderings", brute force for checks, k ≤ 9; "auto",
-            subsets up to k = 8 and the integral beyond.
+        log_p: the log-probabilities of the elements of the set, (*batch, k), in any order.
+        log_rest: the log of the mass outside the set, (*batch,). If it is given, ``log_p`` and
+            ``log_rest`` are normalised together. If it is None, log(1 − Σp) is used. This loses precision
+            if the set has nearly all the mass, so give ``log_rest`` if you know it.
+        second_order: whether to return the second-order ratios as well, which are the leave-one-out
+            ratios of the set without one of its elements.
+        method: "subsets" is a recursion over subsets, exact, in O(k 2^k), for k ≤ 20. "integral" is a
+            fitted quadrature, exact to rounding, in O(k²). "orderings" is brute force for checks, for
+            k ≤ 9. "auto" uses subsets up to k = 8 and the integral for larger k.
 
     Returns:
-        log R (*batch, k), or (log R, log R2 (*batch, k, k)) where row s has
-        $\log R^{D \setminus s}(S, s')$ and the diagonal is 0.
+        log R, (*batch, k). If ``second_order`` is True, a pair of log R and log R2, (*batch, k, k), where
+        row s has $\log R^{D \setminus s}(S, s')$ and the diagonal is 0.
 
     >>> leave_one_out(torch.full((2,), 0.1).log()).exp().round()  # uniform over 10: R = 10 / 2
     tensor([5., 5.])
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), definition 1 and equation (18)
+        | https://arxiv.org/abs/2002.06043
     """
-    found = _find(log_p, log_rest, method, second_order=second_order)
-    log_r = (found.log_first + found.log_total) - found.log_p
-    log_r = log_r.masked_fill(found.exact, 0.0).to(log_p.dtype)
+    ratios = _compute(log_p, log_rest, method, second_order=second_order)
+    log_r = (ratios.log_first + ratios.log_total) - ratios.log_p
+    log_r = log_r.masked_fill(ratios.exact, 0.0).to(log_p.dtype)
     if not second_order:
         return log_r
-    log_r2 = found.log_second.sub_(found.log_p.unsqueeze(-2))
-    log_r2 = log_r2.masked_fill_(found.exact.unsqueeze(-2), 0.0).masked_fill_(
+    log_r2 = ratios.log_second.sub_(ratios.log_p.unsqueeze(-2))
+    log_r2 = log_r2.masked_fill_(ratios.exact.unsqueeze(-2), 0.0).masked_fill_(
         _diagonal(log_r2), 0.0
     )
     return log_r, log_r2.to(log_p.dtype)
@@ -143,24 +164,25 @@ def leave_one_out(
 
 @torch.no_grad()
 def log_first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
-    r"""$\log p_s R(S, s)$, (*batch, k): the chance that s was drawn first, given the set.
+    r"""$\log p_s R(S, s)$, (*batch, k): the log-probability that s was drawn first, given the set.
 
-    In working precision, for rules that weight by it; see :func:`leave_one_out`.
+    The result is in working precision, for rules that use it as a weight; see :func:`leave_one_out`.
     """
-    return _first(_find(log_p, log_rest, "auto", second_order=False))
+    return _first(_compute(log_p, log_rest, "auto", second_order=False))
 
 
 @torch.no_grad()
 def log_draws(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
     r"""$\log p_s R(S, s)$, (*batch, k), and $\log p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
 
-    The diagonal of the second is $\log p_s$. In working precision, for rules that weight by them.
+    The diagonal of the second is $\log p_s$. Both are in working precision, for rules that use them as
+    weights.
     """
-    found = _find(log_p, log_rest, "auto", second_order=True)
-    log_p = found.log_p.unsqueeze(-2)
-    log_second = torch.where(found.exact.unsqueeze(-2), log_p, found.log_second)
+    ratios = _compute(log_p, log_rest, "auto", second_order=True)
+    log_p = ratios.log_p.unsqueeze(-2)
+    log_second = torch.where(ratios.exact.unsqueeze(-2), log_p, ratios.log_second)
     log_second = torch.where(_diagonal(log_second), log_p, log_second)
-    return _first(found), log_second.sub_(found.log_total.unsqueeze(-1))
+    return _first(ratios), log_second.sub_(ratios.log_total.unsqueeze(-1))
 
 
 def _diagonal(pairs: Tensor) -> Tensor:
@@ -168,34 +190,34 @@ def _diagonal(pairs: Tensor) -> Tensor:
     return torch.eye(pairs.shape[-1], dtype=torch.bool, device=pairs.device)
 
 
-def _first(found: _Found) -> Tensor:
-    return torch.where(found.exact, found.log_p - found.log_total, found.log_first)
+def _first(ratios: _Ratios) -> Tensor:
+    return torch.where(ratios.exact, ratios.log_p - ratios.log_total, ratios.log_first)
 
 
-class _Found(NamedTuple):
-    """What a method has found, and where it is overruled because R = 1 by definition."""
+class _Ratios(NamedTuple):
+    """The result of a method, and the elements for which R = 1 by definition."""
 
     log_first: Tensor  # (*batch, k), normalised
-    log_second: Tensor  # (*batch, k, k), in the units of log_p; meaningless if not asked for
+    log_second: Tensor  # (*batch, k, k), normalised as log_p; meaningless if not requested
     log_p: Tensor  # (*batch, k), in working precision
     log_total: Tensor  # (*batch, 1)
-    exact: Tensor  # (*batch, k); a pair is so by its second element, or if it has none
+    exact: Tensor  # (*batch, k), where R = 1; for a pair, that of its second element
 
 
 @torch.no_grad()
-def _find(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Found:
+def _compute(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Ratios:
     full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, full.shape[-1])]
-    inner = _without_edges(full, rest, log_total)
+    inner = without_edges(full, rest, log_total)
     log_first, log_second = module.log_draws(inner.log_p, inner.log_rest, second_order=second_order)
     log_first = log_first.masked_fill(inner.impossible, -torch.inf)
-    log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # along memory
+    log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # the fast axis in memory
     exact = inner.impossible | inner.covered.unsqueeze(-1)
-    return _Found(log_first, log_second, full, log_total.unsqueeze(-1), exact)
+    return _Ratios(log_first, log_second, full, log_total.unsqueeze(-1), exact)
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """In working precision: log_p, log_rest, and the log of the total mass, by which to divide."""
+    """Return log_p, log_rest and the log of their total mass, in working precision."""
     check_log_probs("log_p", log_p)
     full = log_p.to(working_dtype(log_p.dtype))
     if log_rest is None:
@@ -207,22 +229,27 @@ def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Te
     rest = log_rest.to(full.dtype)
     log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
     check_not_nan("log_p or log_rest", log_total)
-    return full, rest, log_total.masked_fill(log_total == -torch.inf, 0.0)  # no mass: weights 0
+    return (
+        full,
+        rest,
+        log_total.masked_fill(log_total == -torch.inf, 0.0),
+    )  # weights are 0 if there is no mass
 
 
-class _Inner(NamedTuple):
-    """Probabilities that the methods can digest, and where what they make of them is overruled."""
+class Interior(NamedTuple):
+    """Probabilities without the edge cases, and where the edge cases were."""
 
     log_p: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     impossible: Tensor  # (*batch, k)
-    covered: Tensor  # (*batch,), where nothing is left outside
+    covered: Tensor  # (*batch,), where no mass is left outside
 
 
-def _without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> _Inner:
+def without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> Interior:
+    """Replace impossible elements and a rest of no mass, for which the formulas have no limit."""
     impossible, covered = log_p == -torch.inf, log_rest == -torch.inf
     overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
-    return _Inner(
+    return Interior(
         torch.where(impossible, overwhelming, log_p),
         torch.where(covered, log_total, log_rest),
         impossible,

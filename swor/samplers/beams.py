@@ -1,4 +1,4 @@
-"""The beam loop: one for all searches, stochastic or not, and for all models."""
+"""The loop of a beam search, which all searches and all models share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from torch import Tensor
 
 from swor.checks import check_k
 from swor.math.logspace import working_dtype
-from swor.samplers.children import Closed, Nodes, best_children, keep
-from swor.samplers.model import Found, SequenceModel, State, all_ended, fill, stay
+from swor.samplers.model import (
+    SampledSequences,
+    SequenceModel,
+    State,
+    all_ended,
+    fill,
+    force_symbol,
+)
 from swor.samplers.race import gumbel_like
+from swor.samplers.tree_race import Ended, Nodes, top_k_children, top_k_of
 
 
 class _Beams(NamedTuple):
@@ -19,9 +26,9 @@ class _Beams(NamedTuple):
 
     symbols: Tensor  # (*batch, beams, steps so far)
     log_p: Tensor  # (*batch, beams)
-    score: Tensor  # (*batch, beams), by which beams are kept: perturbed, or log_p itself
-    log_rest: Tensor  # (*batch,), mass of what was pruned
-    kappa: Tensor  # (*batch,), the best score of what was pruned
+    score: Tensor  # (*batch, beams), the rank of a beam: perturbed, or log_p itself
+    log_rest: Tensor  # (*batch,), log of the pruned mass
+    kappa: Tensor  # (*batch,), the best pruned score
 
 
 def search(
@@ -30,8 +37,18 @@ def search(
     *,
     generator: torch.Generator | None = None,
     stochastic: bool = True,
-) -> Found:
-    """The beam loop: keep the k best prefixes, by perturbed log-probability or by probability."""
+) -> SampledSequences:
+    """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
+
+    Args:
+        model: the model.
+        k: the number of distinct sequences.
+        generator: the source of randomness.
+        stochastic: whether to rank prefixes by perturbed log-probability.
+
+    Returns:
+        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
+    """
     check_k(k)
     state = model.start()
     beams: _Beams | None = None
@@ -42,14 +59,17 @@ def search(
         log_probs = log_probs.to(working_dtype(log_probs.dtype))
         beams, parents = _extend(beams, log_probs, k, model.end, generator, stochastic=stochastic)
         if t + 1 == model.length or all_ended(beams.symbols, model.end):
-            break  # without a last selection, which may be a large copy
+            break  # the last selection is not needed, and may be a large copy
         state = model.select(state, parents, beams.symbols[..., -1])
     if beams is None:
-        raise ValueError(f"the model has length {model.length}; expected at least one symbol.")
+        raise ValueError(
+            f"the model has length {model.length}; expected at least one symbol. Set its length to "
+            "the largest number of symbols of a sequence."
+        )
     if k > beams.log_p.shape[-1]:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
         check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
-    return Found(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+    return SampledSequences(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:
@@ -69,14 +89,14 @@ def _extend(
     *,
     stochastic: bool,
 ) -> tuple[_Beams, Tensor]:
-    """The best k children of all beams, and the beams that they are children of."""
-    closed, n = Closed(_closed(beams, end), end or 0), log_probs.shape[-1]
+    """Return the best k children of all beams, and the indices of their parents."""
+    ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
     if stochastic:
-        kept = best_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, closed)
+        kept = top_k_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, ended)
     else:
-        log_p = beams.log_p.unsqueeze(-1) + stay(log_probs, *closed)
-        kept = keep(log_p, log_p, k)
-    parents, symbols = kept.position // n, kept.position % n
+        log_p = beams.log_p.unsqueeze(-1) + force_symbol(log_probs, *ended)
+        kept = top_k_of(log_p, log_p, k)
+    parents, symbols = kept.indices // n, kept.indices % n
     history = beams.symbols.gather(
         -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
     )
@@ -90,9 +110,9 @@ def _extend(
     return extended, parents
 
 
-def _closed(beams: _Beams, end: int | None) -> Tensor:
-    """Beams that ended, or that are impossible: they have only themselves as a child."""
-    closed = beams.score == -torch.inf
+def _ended(beams: _Beams, end: int | None) -> Tensor:
+    """Return which beams have ended or are impossible; their only child is themselves."""
+    ended = beams.score == -torch.inf
     if end is not None and beams.symbols.shape[-1]:
-        closed = closed | (beams.symbols[..., -1] == end)
-    return closed
+        ended = ended | (beams.symbols[..., -1] == end)
+    return ended

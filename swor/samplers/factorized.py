@@ -1,37 +1,55 @@
-"""An independent product of categoricals, as a sequence model."""
+"""A product of independent categorical variables, sampled as one variable over all combinations."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from swor.checks import check_k, check_log_probs, may_inspect
 from swor.math.logspace import working_dtype
 from swor.samplers.beams import search
 from swor.samplers.categorical import independent
-from swor.samplers.children import best_children
-from swor.samplers.model import Found
-from swor.samplers.stream import first_distinct, log_mass_outside, threshold
+from swor.samplers.model import SampledSequences
+from swor.samplers.stream import first_distinct, log_mass_outside_product, threshold
+from swor.samplers.tree_race import top_k_outcomes
 
-JOINT_TABLE = 1024  # outcomes up to which the product is sampled as one categorical
-FUSED = 32  # categories up to which variables are searched together
-DRAWS = 4  # draws to continue a stream with, per sample wanted, before a search
+Encoding = Literal["index", "one_hot", "binary"]
+
+JOINT_TABLE = 1024  # largest number of outcomes of a product that is sampled as one categorical
+FUSED = 32  # largest number of categories of variables that are merged for a search
+DRAWS = 4  # additional draws of a stream per sample, before a search
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factorized:
-    r"""$p(x) = \prod_i p_i(x_i)$: n independent variables of c categories each.
+    r"""A product of n independent categorical variables of c categories each.
 
-    One variable over $c^n$ outcomes, to be sampled by :func:`swor.stochastic_beam_search`,
-    :func:`swor.beam_search` and :func:`swor.ancestral_sample`.
+    $$p(x) = \prod_i p_i(x_i)$$
+
+    It is one variable over $c^n$ outcomes. Sample it with :func:`swor.stochastic_beam_search`,
+    :func:`swor.beam_search` or :func:`swor.ancestral_sample`, which return indices of categories.
+    :func:`swor.sample` and the estimators use it for distributions of ``torch.distributions``; all attributes
+    except ``log_probs`` describe the encoding of such a distribution.
 
     Attributes:
         log_probs: normalised log-probabilities, (*batch, n, c); −inf masks a category.
+        event: the shape of the n variables in an outcome, () for a single variable; None means (n,).
+        encoding: the form of a category: its index, a one-hot vector, or 0 and 1.
+        value_dtype: the dtype of one-hot and binary outcomes; None means that of ``log_probs``.
+
+    >>> coins = Factorized(torch.full((3, 2), 0.5).log())
+    >>> coins.outcomes, coins.log_prob(torch.tensor([[0, 1, 1]])).exp()
+    (8, tensor([0.1250]))
     """
 
     log_probs: Tensor
+    event: tuple[int, ...] | None = None
+    encoding: Encoding = "index"
+    value_dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
         check_log_probs("log_probs", self.log_probs)
@@ -40,6 +58,11 @@ class Factorized:
                 f"log_probs has shape {tuple(self.log_probs.shape)}; expected (*batch, n, c): n "
                 "variables of c categories. For a single variable use gumbel_top_k."
             )
+
+    @property
+    def batch(self) -> torch.Size:
+        """The shape of the batch."""
+        return self.log_probs.shape[:-2]
 
     @property
     def length(self) -> int:
@@ -52,51 +75,85 @@ class Factorized:
         return self.log_probs.shape[-1]
 
     @property
+    def outcomes(self) -> int:
+        """The number of outcomes, that is, of combinations of categories."""
+        return int(self.categories**self.length)
+
+    @property
     def end(self) -> None:
-        """All sequences have the same length."""
+        """None: all sequences have the same length."""
         return None
 
     def start(self) -> int:
-        """The variable that comes next."""
+        """Return the index of the first variable."""
         return 0
 
     def step(self, state: int) -> tuple[Tensor, int]:
-        """The same log-probabilities for every beam."""
+        """Return the log-probabilities of the next variable, which are the same for every beam."""
         return self.log_probs[..., state, :].unsqueeze(-2), state
 
     def select(self, state: int, parents: Tensor, symbols: Tensor) -> int:
-        """On to the next variable."""
+        """Return the index of the next variable."""
         return state + 1
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The sum of the log-probabilities of the variables, (*batch, k)."""
+        """Return the sum of the log-probabilities of the variables, (*batch, k)."""
         return self.log_probs.gather(-1, value.mT).sum(-2)
 
+    def in_working_precision(self) -> Factorized:
+        """Return the same variables; half precision is converted to float32 and normalised again."""
+        dtype = working_dtype(self.log_probs.dtype)
+        if dtype == self.log_probs.dtype:
+            return self
+        log_probs = self.log_probs.to(dtype).log_softmax(-1)
+        return replace(self, log_probs=log_probs, value_dtype=self.log_probs.dtype)
+
+    def encode(self, index: Tensor) -> Tensor:
+        """Convert indices (*batch, k, n) to outcomes in the encoding of the distribution."""
+        index = index.unflatten(-1, self.event) if self.event else index
+        index = index.squeeze(-1) if self.event == () else index
+        dtype = self.value_dtype or self.log_probs.dtype
+        if self.encoding == "one_hot":
+            return F.one_hot(index, self.categories).to(dtype)
+        return index.to(dtype) if self.encoding == "binary" else index
+
+    def encode_relaxed(self, y: Tensor) -> Tensor:
+        """Convert points of the simplex, (*batch, k, n, c), to relaxed outcomes."""
+        y = y.unflatten(-2, self.event) if self.event else y
+        y = y.squeeze(-2) if self.event == () else y
+        y = y[..., 1] if self.encoding == "binary" else y
+        return y.to(self.value_dtype or self.log_probs.dtype)
+
+    def one_hot(self, index: Tensor) -> Tensor:
+        """Convert indices (*batch, k, n) to one-hot vectors, (*batch, k, n, c)."""
+        return F.one_hot(index, self.categories).to(self.log_probs.dtype)
+
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
-        """Outcomes that may repeat, (*batch, k, n)."""
-        return independent(self.log_probs, k, generator).mT
+        """Draw outcomes that may repeat, as indices, (*batch, k, n)."""
+        return independent(self.log_probs.detach(), k, generator).mT
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> Found:
-        """Outcomes that differ, by whichever is fastest of three ways that are equal in law.
+    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+        """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
-        A small product is one categorical; a large one is a stream of independent draws, where
-        their values may be looked at; otherwise it is searched, several variables in a step.
+        A single variable or a small product is sampled as one categorical variable. A large product is
+        sampled from a stream of independent draws if tensor values may be inspected, and otherwise by a
+        search that fixes several variables in each step.
         """
-        check_k(k, self.categories**self.length)
+        check_k(k, self.outcomes)
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
-        if self.categories**self.length <= JOINT_TABLE:
-            return full._of_table(k, generator)
+        if self.length == 1 or self.outcomes <= JOINT_TABLE:
+            return full._from_table(k, generator)
         if may_inspect(self.log_probs):
-            return full._of_stream(k, generator)
-        return full._of_search(k, generator)
+            return full._from_stream(k, generator)
+        return full._from_search(k, generator)
 
-    def _of_table(self, k: int, generator: torch.Generator | None) -> Found:
+    def _from_table(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         table = fuse(self.log_probs, self.length).squeeze(-2)
-        found = best_children(table.unsqueeze(-2), None, k, generator)
-        value = unfuse(found.position.unsqueeze(-1), self.categories, self.length)
-        return Found(value, self.log_prob(value), found.log_rest, found.kappa)
+        top = top_k_outcomes(table, k, generator)
+        value = unfuse(top.indices.unsqueeze(-1), self.categories, self.length)
+        return SampledSequences(value, self.log_prob(value), top.log_rest, top.kappa)
 
-    def _of_search(self, k: int, generator: torch.Generator | None) -> Found:
+    def _from_search(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         size = 1
         while self.categories ** (size + 1) <= FUSED and size < self.length:
             size += 1
@@ -104,31 +161,31 @@ class Factorized:
         value = unfuse(found.value, self.categories, size)[..., : self.length]
         return found._replace(value=value)
 
-    def _of_stream(self, k: int, generator: torch.Generator | None) -> Found:
-        batch = self.log_probs.shape[:-2]
+    def _from_stream(self, k: int, generator: torch.Generator | None) -> SampledSequences:
         flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
         stream = flat.independent(k, generator)
         value, short = first_distinct(stream, self.categories, k)
         if len(short):
             value[short] = Factorized(flat.log_probs[short])._continue(stream[short], k, generator)
         log_p = flat.log_prob(value)
-        log_rest = log_mass_outside(flat.log_probs, value, log_p)
+        log_rest = log_mass_outside_product(flat.log_probs, value, log_p)
         kappa = threshold(log_p, log_rest, generator)
-        return Found(*(x.reshape((*batch, *x.shape[1:])) for x in (value, log_p, log_rest, kappa)))
+        parts = (value, log_p, log_rest, kappa)
+        return SampledSequences(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
 
     def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-        """Draw on where a stream had too few distinct values; search where it still has."""
+        """Extend streams that have too few distinct values, and search where they still have too few."""
         stream = torch.cat([stream, self.independent(DRAWS * k, generator)], dim=-2)
         value, short = first_distinct(stream, self.categories, k)
         if len(short):
-            fresh = Factorized(self.log_probs[short])._of_search(k, generator).value
+            fresh = Factorized(self.log_probs[short])._from_search(k, generator).value
             stream = torch.cat([stream[short], fresh], dim=-2)
             value[short], _ = first_distinct(stream, self.categories, k)
         return value
 
 
 def fuse(log_probs: Tensor, size: int) -> Tensor:
-    """Every ``size`` variables as one: from (*batch, n, c) to (*batch, groups, c**size)."""
+    """Merge every ``size`` variables into one: from (*batch, n, c) to (*batch, groups, c**size)."""
     n, c = log_probs.shape[-2:]
     certain = torch.full_like(log_probs[..., :1, :], -torch.inf)
     certain[..., 0] = 0.0
@@ -142,7 +199,7 @@ def fuse(log_probs: Tensor, size: int) -> Tensor:
 
 
 def unfuse(symbols: Tensor, categories: int, size: int) -> Tensor:
-    """The variables of fused symbols: from (*batch, k, groups) to (*batch, k, groups * size)."""
+    """Split merged symbols into variables: from (*batch, k, groups) to (*batch, k, groups * size)."""
     powers = torch.tensor([categories**i for i in reversed(range(size))], device=symbols.device)
     digits = torch.floor_divide(symbols.unsqueeze(-1), powers).remainder(categories)
     return digits.flatten(-2)

@@ -9,11 +9,11 @@ const LABELS = {
   stratified: "stratified", systematic: "systematic",
 };
 const STRIPS = ["reinforce", "sum_and_sample", "raj", "importance_weighted", "risk", "unordered_set"];
-const LARGEST_WORK = 5e6;  // about a second; k is limited so that the page stays quick
+const LARGEST_WORK = 5e6;  // takes about a second; k is limited so that the page stays responsive
 const element = (id) => document.getElementById(id);
 const state = { logits: [], f: [], p: [], dots: {}, timer: null };
 
-// Always the same "random" numbers, so that a reader can come back to them.
+// A fixed sequence of pseudo-random numbers, so that a reader finds the same problem again.
 function noise(seed) {
   const x = Math.sin(seed * 12.9898 + 4.1) * 43758.5453;
   return x - Math.floor(x);
@@ -108,7 +108,7 @@ function showRules() {
 }
 
 function combinationsByChance(k) {
-  // A likely set has likely outcomes: those of the ten likeliest are enough for a list.
+  // The likeliest sets consist of likely outcomes, so the ten likeliest outcomes are enough for a short list.
   const order = state.p.map((_, i) => i).sort((a, b) => state.p[b] - state.p[a]).slice(0, Math.max(10, k));
   const found = [];
   (function extend(from, chosen) {
@@ -170,7 +170,7 @@ function showSample(chosen, set) {
       + `weight ${number(set.first[i])}<br>f ${number(set.cost[i])}, baseline ${baseline}`;
     return chip;
   }));
-  element("estimate").textContent = `Unordered set estimate: Σ weight · f = ${number(maths.dot(set.first, set.cost))}`;
+  element("estimate").textContent = `The unordered set estimate is Σ weight · f = ${number(maths.dot(set.first, set.cost))}`;
 }
 
 function showStrips() {

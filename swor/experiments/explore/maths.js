@@ -1,12 +1,13 @@
 "use strict";
 
-// Exact moments of every rule on a small domain: finite sums over all samples that could be drawn.
-// p: probabilities, summing to 1; f: costs; k: number of samples. The gradient is by the logits.
+// Exact moments of rules on a small domain: finite sums over all samples that could be drawn. The names of the rules are
+// those of the library's registry. p: probabilities, which sum to 1; f: costs; k: number of samples. Gradients are with
+// respect to the logits.
 
 const sum = (x) => x.reduce((a, b) => a + b, 0);
 const dot = (x, y) => x.reduce((a, b, i) => a + b * y[i], 0);
 
-// h(∅) = 1, h(A) = Σ_{i∈A} h(A∖i) / t(A), with t(A) the mass outside the sample plus that of A.
+// h(∅) = 1 and h(A) = Σ_{i∈A} h(A∖i) / t(A), where t(A) is the probability outside the sample plus that of A.
 function subsets(sizes, rest) {
   const k = sizes.length, all = 1 << k;
   const t = new Float64Array(all), h = new Float64Array(all);
@@ -22,7 +23,7 @@ function subsets(sizes, rest) {
   return { h, t };
 }
 
-// The sample as a set: its probability, p_s R(S, s), R(S, s), and rows p_s' R^{D∖s}(S, s').
+// The sample as a set: its probability, p_s R(S, s), R(S, s), and the baseline weights p_s' R^{D∖s}(S, s').
 function unorderedSet(sizes, rest) {
   const k = sizes.length, all = (1 << k) - 1, { h, t } = subsets(sizes, rest);
   const without = sizes.map((_, s) => h[all ^ (1 << s)]), total = sum(without);
@@ -39,7 +40,7 @@ function unorderedSet(sizes, rest) {
   };
 }
 
-// The chance of each to be the last one drawn, times what the probability of the set is made of.
+// For each outcome, the probability of drawing this set with the outcome as its last one.
 function lastDrawn(sizes, t) {
   const k = sizes.length, all = (1 << k) - 1, u = new Float64Array(all + 1);
   u[all] = 1;
@@ -65,8 +66,8 @@ function permutations(k) {
     Array.from({ length: k }, (_, i) => [...order.slice(0, i), k - 1, ...order.slice(i)]));
 }
 
-// Sums over samples of how far an estimate and its gradient are from the truth. With c_s = w_s (f_s − b_s) and
-// C = Σ c_s the gradient is Σ_s c_s e_s − C p, so a sample costs k operations and not one for every outcome.
+// Sums over samples of the errors of an estimate and of its gradient. With c_s = w_s (f_s − b_s) and C = Σ c_s the
+// gradient is Σ_s c_s e_s − C p, so a sample takes k operations instead of one for every outcome.
 class Moments {
   constructor(p, f) {
     this.p = p;
@@ -79,7 +80,7 @@ class Moments {
     this.scores = new Float64Array(p.length);
   }
 
-  // A sample of distinct outcomes: weights, costs and baselines, drawn with some probability.
+  // Add a sample of distinct outcomes with its probability, weights, costs and baselines.
   add(probability, outcomes, weight, cost, baseline) {
     let away = -this.mean, total = 0;
     for (let i = 0; i < outcomes.length; i++) {
@@ -115,19 +116,19 @@ class Moments {
 const baselines = (control, cost) => control && control.map((row) => dot(row, cost));
 const normalised = (x) => { const total = sum(x); return x.map((y) => y / total); };
 
-// A rule of the set alone: (sizes, rest, set) -> {weight, control}.
+// Rules that depend on the set only, as functions (sizes, rest, set) -> {weight, control}.
 const OF_THE_SET = {
   unordered_set: (sizes, rest, set) => ({ weight: set.first, control: set.control }),
   unordered_set_no_baseline: (sizes, rest, set) => ({ weight: set.first, control: null }),
   risk: (sizes) => ({ weight: normalised(sizes), control: sizes.map(() => normalised(sizes)) }),
 };
 
-// Weights p / q for the time t of the threshold.
+// The importance weights p / q, where q is the probability of an arrival before the time t of the threshold.
 function importance(sizes, rest, t) {
   return { weight: sizes.map((x) => (rest > 0 ? x / -Math.expm1(-x * t) : x)) };
 }
 
-// The time t = e^x of the threshold: nodes, and their probabilities together with the set's.
+// Quadrature nodes for the time t = e^x of the threshold, and the joint probabilities of each node and the set.
 function thresholds(sizes, rest) {
   if (!(rest > 0)) return [[Infinity, 1]];
   const step = 0.3, nodes = [];
@@ -169,7 +170,7 @@ function addSet(moments, p, f, chosen, orders) {
   addThresholds(moments, chosen, sizes, rest, cost, set.probability);
 }
 
-// Importance weights and normalised ones at every threshold; their baselines from two sums, Σ w and Σ w f.
+// Adds plain and normalised importance weights at every threshold. Their baselines follow from Σ w and Σ w f.
 function addThresholds(moments, chosen, sizes, rest, cost, ofTheSet) {
   const k = sizes.length, scaled = new Float64Array(k), plain = new Float64Array(k), other = new Float64Array(k);
   for (const [t, probability] of thresholds(sizes, rest)) {
@@ -187,7 +188,7 @@ function addThresholds(moments, chosen, sizes, rest, cost, ofTheSet) {
   }
 }
 
-// The mean of the sum-and-sample estimates of all prefixes, for sizes in the order drawn.
+// The mean of the sum-and-sample estimates of all prefixes, for probabilities in the order of the sample.
 function raj(sizes, rest) {
   const k = sizes.length;
   let mass = rest + sum(sizes), probability = 1;
@@ -200,13 +201,13 @@ function raj(sizes, rest) {
   return { weight, probability };
 }
 
-// Weights 1 / t have infinite variance where the density of t vanishes too slowly.
+// Weights grow like 1 / t, so their variance is infinite if the density of t vanishes too slowly at 0.
 function diverge(result, k) {
   if (k === 1) result.variance = Infinity;
   if (k <= 3) result.gradientVariance = Infinity;
 }
 
-// Independent samples, in closed form; with the others' mean as a baseline, a U-statistic.
+// Independent samples, in closed form. With the mean of the other samples as a baseline this is a U-statistic.
 function independent(p, f, k) {
   const mean = dot(p, f), square = dot(p, p);
   const spread = dot(p, f.map((x) => (x - mean) ** 2));
@@ -225,7 +226,7 @@ function independent(p, f, k) {
   };
 }
 
-// The k − 1 likeliest are summed, and one of the others is drawn.
+// The k − 1 likeliest outcomes are summed, and one of the others is sampled.
 function deterministic(p, f, k) {
   const order = p.map((_, i) => i).sort((a, b) => p[b] - p[a] || a - b);
   const top = order.slice(0, k - 1), others = order.slice(k - 1), rest = sum(others.map((i) => p[i]));
@@ -237,7 +238,8 @@ function deterministic(p, f, k) {
   return { deterministic_sum_and_sample: moments.result() };
 }
 
-// One sample from each of k equal parts of the mass: a fresh place in each, or the same in all.
+// One sample from each of k strata of equal probability: at an independent place in each (stratified), or at the same
+// place in all of them (systematic).
 function strata(p, f, k) {
   const ends = p.map((_, i) => k * sum(p.slice(0, i + 1)));
   ends[p.length - 1] = k;
@@ -265,7 +267,7 @@ function strata(p, f, k) {
   return { stratified: result, systematic: systematic.result() };
 }
 
-// How much work the exact sums of a size are: for every set its orders, and some 150 thresholds.
+// The number of operations of the exact sums: each set has its orders and about 150 thresholds.
 function work(n, k) {
   let sets = 1, orders = 1;
   for (let i = 0; i < k; i++) { sets = sets * (n - i) / (i + 1); orders *= i + 1; }

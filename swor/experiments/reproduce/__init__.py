@@ -1,1 +1,1 @@
-"""``swor reproduce``: every experiment of the paper, in steps that can be resumed, and one report."""
+"""``swor reproduce``: run every experiment of the paper in resumable steps, and write one report."""

@@ -1,7 +1,7 @@
-"""Completions of prompts by a Hugging Face model: distinct, independent, or the likeliest.
+"""Completions of prompts by a Hugging Face model: distinct, independent, or the most probable.
 
-Completions are drawn without dropout, whatever mode the model is in, from its own distribution
-(temperature 1, all tokens) unless a logits processor makes it another one.
+Completions are always drawn without dropout, even if the model is in training mode. They are drawn from
+the model's own distribution (temperature 1, all tokens), unless a logits processor changes it.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ def sample_completions(
     logits_processor: Processor | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""$k$ different completions of every prompt, a sample without replacement from the model.
+    r"""Draw $k$ different completions of every prompt, a sample without replacement from the model.
 
-    A stochastic beam search (:func:`swor.stochastic_beam_search`) with the model's cache of keys
-    and values: every prompt is encoded once, and completions that have ended stay in the race at no
-    cost. For :func:`swor.unordered_set` and the other rules. Under ``torch.no_grad()`` the
-    log-probabilities are those of the search; otherwise they are found anew, with gradient, in
-    one pass, as by :func:`completion_log_probs`.
+    This is a stochastic beam search (:func:`swor.stochastic_beam_search`) with the model's cache of keys
+    and values. Every prompt is encoded once, and completions that have ended cause no further computation.
+    The sample is valid for :func:`swor.unordered_set` and all other rules for distinct samples. Under
+    ``torch.no_grad()``, the log-probabilities are those of the search. Otherwise they are computed
+    again, with gradient, in one pass, as by :func:`completion_log_probs`.
 
     Args:
         model: a decoder-only or encoder-decoder model.
-        input_ids: prompts, (batch, tokens), padded on the left if the model is decoder-only.
-        attention_mask: (batch, tokens), 0 for padding; None if there is none.
+        input_ids: the prompts, (batch, tokens), padded on the left if the model is decoder-only.
+        attention_mask: (batch, tokens), 0 for padding; None if there is no padding.
         k: the number of completions per prompt.
-        max_new_tokens: the largest number of tokens of a completion.
-        eos_token_id: the token, or tokens, that end a completion; the model's own if None; [] for
-            completions of ``max_new_tokens`` tokens exactly.
-        pad_token_id: the token that fills up completions that have ended; the model's own if None,
-            and if it has none, the one that ends them.
-        logits_processor: from token ids (rows, tokens) and logits (rows, symbols) to logits, such
-            as a ``LogitsProcessorList`` (temperature, top-p, bans). It defines the distribution that
-            is sampled from, and ``log_p`` is under that distribution: to train the model without
-            it, give :func:`completion_log_probs` to ``Weights.loss`` as ``log_p``.
+        max_new_tokens: the largest number of tokens in a completion.
+        eos_token_id: the token, or tokens, that end a completion. None stands for the tokens in the
+            model's configuration, and [] for completions of exactly ``max_new_tokens`` tokens.
+        pad_token_id: the token that pads completions that have ended. None stands for the token in the
+            model's configuration, or for the end token if there is none.
+        logits_processor: a function from token ids (rows, tokens) and logits (rows, symbols) to logits,
+            such as a ``LogitsProcessorList`` with a temperature, top-p or banned tokens. It changes the
+            distribution that is sampled from, and ``log_p`` refers to the changed distribution. To train
+            the model without it, pass the result of :func:`completion_log_probs` to ``Weights.loss`` as
+            ``log_p``.
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (batch, k, max_new_tokens) has token ids, without the prompt.
+        A sample whose ``value``, (batch, k, max_new_tokens), has token ids, without the prompt.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> config = GPT2Config(
@@ -103,10 +104,10 @@ def ancestral_completions(
     logits_processor: Processor | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""$k$ independent completions of every prompt, for :func:`swor.reinforce`.
+    r"""Draw $k$ independent completions of every prompt, for :func:`swor.reinforce`.
 
-    As ``model.generate(do_sample=True, num_return_sequences=k)``, with the arguments and the result
-    of :func:`sample_completions`.
+    The completions have the distribution of ``model.generate(do_sample=True, num_return_sequences=k)``.
+    The arguments and the result are those of :func:`sample_completions`.
     """
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
@@ -127,10 +128,11 @@ def beam_completions(
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
 ) -> Sample:
-    r"""The $k$ likeliest completions that a beam search finds, for :func:`swor.risk`; not random.
+    r"""Find the $k$ most probable completions of every prompt by a beam search, for :func:`swor.risk`.
 
-    With the arguments, but for the generator, and the result of :func:`sample_completions`. Completions
-    are ranked by probability, without a penalty of length; k = 1 is greedy decoding.
+    The arguments and the result are those of :func:`sample_completions`, without a generator, since the
+    search is deterministic. Completions are ranked by their probability, without a length penalty; k = 1 is
+    greedy decoding.
     """
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
@@ -150,20 +152,23 @@ def completion_log_probs(
     pad_token_id: int | None = None,
     chunk: int | None = None,
 ) -> Tensor:
-    r"""$\log p(x) = \sum_t \log p(x_t \mid x_{<t})$ of completions, with gradient, in one pass.
+    r"""Compute the log-probabilities of completions, with gradient, in one pass.
 
-    Every prompt is encoded once and shared by its completions, unless the model is training with
-    gradient checkpointing, which does without a cache. Dropout acts if the model is in training mode.
+    $$\log p(x) = \sum_t \log p(x_t \mid x_{<t})$$
+
+    Every prompt is encoded once, and its completions share the encoding. An exception is training with
+    gradient checkpointing, which does not use a cache. Dropout is active if the model is in training mode.
 
     Args:
         model: a decoder-only or encoder-decoder model.
-        input_ids: prompts, (batch, tokens), padded on the left if the model is decoder-only.
-        value: completions, (batch, k, n); what follows the end of one does not count.
-        attention_mask: (batch, tokens), 0 for padding; None if there is none.
+        input_ids: the prompts, (batch, tokens), padded on the left if the model is decoder-only.
+        value: the completions, (batch, k, n). Tokens after the end of a completion do not count.
+        attention_mask: (batch, tokens), 0 for padding; None if there is no padding.
         eos_token_id: as in :func:`sample_completions`.
-        pad_token_id: the token that prompts are padded with, to tell a missing attention mask.
-        chunk: the number of completions per prompt at a time: the activations of one chunk are kept
-            in memory, and those of the others computed again in the backward pass.
+        pad_token_id: the token with which prompts are padded, to detect a missing attention mask.
+        chunk: the number of completions per prompt that are processed at a time. Only the activations of
+            one chunk are in memory; they are computed again in the backward pass. None processes all of
+            them at once.
 
     Returns:
         (batch, k)
@@ -181,7 +186,7 @@ def completion_log_probs(
 def _drawing(
     model: PreTrainedModel, prompts: Prompts, max_new_tokens: int, processor: Processor | None
 ) -> Iterator[CompletionPolicy]:
-    """The policy to draw from, without dropout."""
+    """Provide the policy to draw from, with dropout disabled."""
     check_max_new_tokens(max_new_tokens)
     mask = check_prompts(model, prompts)
     with evaluating(model):

@@ -1,4 +1,4 @@
-"""A Hugging Face model as prompts that are encoded once, and rows that are extended."""
+"""Adapters of Hugging Face models that encode prompts once and extend rows of tokens."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ if TYPE_CHECKING:
 
 
 class Network(Protocol):
-    """What a model computes; ``owners`` (rows,) says which prompt each row completes."""
+    """A model with its prompts. ``owners``, (rows,), has the index of the prompt that each row completes."""
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """Logits of the first token, (batch, symbols), and the cache of the prompts."""
+        """Return the logits of the first token, (batch, symbols), and the cache of the prompts."""
         ...
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """Logits after each of the tokens (rows, n) that follow ``past`` others, (rows, n, symbols)."""
+        """Return the logits after each of the new tokens (rows, n), (rows, n, symbols).
+
+        The new tokens follow ``past`` other tokens of the completion.
+        """
         ...
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Logits of tokens (rows, n) in one pass without a cache, (rows, n, symbols)."""
+        """Return the logits of tokens (rows, n), computed in one pass without a cache, (rows, n, symbols)."""
         ...
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """The token ids that a logits processor sees, (rows, prefix + n)."""
+        """Return the token ids for a logits processor, (rows, prefix + n)."""
         ...
 
 
 class Decoder:
-    """A decoder-only model on prompts that are padded on the left."""
+    """A decoder-only model with prompts that are padded on the left."""
 
     def __init__(self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> None:
         self.model, self.input_ids, self.mask = model, input_ids, mask
@@ -45,12 +48,12 @@ class Decoder:
         self.takes = inspect.signature(model.forward).parameters
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """One pass over the prompts."""
+        """Run one pass over the prompts."""
         out = self._call(self.input_ids, self.mask, self._positions(), keep=1, use_cache=True)
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """One pass over new tokens."""
+        """Run one pass over new tokens."""
         ones = self.mask.new_ones(len(tokens), past + tokens.shape[-1])
         mask = torch.cat([self.mask[owners], ones], dim=-1)
         steps = torch.arange(past, past + tokens.shape[-1], device=tokens.device)
@@ -59,7 +62,7 @@ class Decoder:
         return logits
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """One pass over prompts and tokens; the last token is only predicted."""
+        """Run one pass over prompts and tokens; the last token is predicted only."""
         n = tokens.shape[-1]
         ids = self.context(tokens, owners)[:, :-1]
         mask = torch.cat([self.mask[owners], torch.ones_like(tokens)], dim=-1)[:, :-1]
@@ -68,7 +71,7 @@ class Decoder:
         return logits[:, -n:]
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """The prompt, and the tokens after it."""
+        """Return the prompts, followed by the tokens."""
         return torch.cat([self.input_ids[owners], tokens], dim=-1)
 
     def _positions(self) -> Tensor:
@@ -87,7 +90,9 @@ class Decoder:
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": use_cache}
         if cache is not None:
             inputs["past_key_values"] = cache
-        if self.padded and "position_ids" in self.takes:  # otherwise the model counts right itself
+        if (
+            self.padded and "position_ids" in self.takes
+        ):  # without padding, the model counts correctly itself
             inputs["position_ids"] = positions
         if keep and "logits_to_keep" in self.takes:
             inputs["logits_to_keep"] = keep
@@ -95,7 +100,7 @@ class Decoder:
 
 
 class EncoderDecoder:
-    """An encoder-decoder model: prompts are encoded, completions begin with its start token."""
+    """An encoder-decoder model, which encodes the prompts and begins completions with a start token."""
 
     def __init__(self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> None:
         self.model, self.mask = model, mask
@@ -105,30 +110,30 @@ class EncoderDecoder:
         start = model.config.decoder_start_token_id if start is None else start
         if start is None:
             raise ValueError(
-                "the model has no decoder_start_token_id; expected the token that completions "
-                "begin after. Set model.generation_config.decoder_start_token_id."
+                "the model has no decoder_start_token_id; expected the token that precedes "
+                "every completion. Set model.generation_config.decoder_start_token_id."
             )
         self.start = input_ids.new_full((len(input_ids), 1), start)
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """One pass over the start tokens."""
+        """Run one pass over the start tokens."""
         owners = torch.arange(len(self.start), device=self.start.device)
         out = self._call(self.start, owners, use_cache=True)
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """One pass over new tokens."""
+        """Run one pass over new tokens."""
         logits: Tensor = self._call(tokens, owners, use_cache=True, cache=cache).logits
         return logits
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """One pass over start token and tokens; the last token is only predicted."""
+        """Run one pass over start tokens and tokens; the last token is predicted only."""
         ids = self.context(tokens, owners)[:, :-1]
         logits: Tensor = self._call(ids, owners, use_cache=False).logits
         return logits
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """The start token, and the tokens after it."""
+        """Return the start token, followed by the tokens."""
         return torch.cat([self.start[owners], tokens], dim=-1)
 
     def _call(
@@ -144,23 +149,23 @@ class EncoderDecoder:
 
 
 def network(model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> Network:
-    """The network that fits the model."""
+    """Return the adapter for the kind of model."""
     kind = EncoderDecoder if model.config.is_encoder_decoder else Decoder
     return kind(model, input_ids, mask)
 
 
 def checked(cache: Any) -> Cache:
-    """A cache whose rows can be re-ordered."""
+    """Check that the rows of a cache can be re-ordered, and return it."""
     if not hasattr(cache, "reorder_cache"):
         raise TypeError(
             f"the model returned {type(cache).__name__} for its past_key_values; expected a "
-            "transformers Cache. Use a model that generates with one."
+            "transformers Cache. Use a model that supports one for generation."
         )
     return cache
 
 
 def fork(cache: Cache) -> Cache:
-    """A cache of the same tensors that can be extended on its own."""
+    """Return a cache that shares the tensors and can be extended independently."""
     other = copy.copy(cache)
     if hasattr(cache, "cross_attention_cache"):
         other.self_attention_cache = fork(cache.self_attention_cache)
@@ -173,7 +178,7 @@ def fork(cache: Cache) -> Cache:
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout, which would make the distribution another one in every step."""
+    """Disable dropout, which would change the distribution in every step."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -23,13 +23,13 @@ Processor = Callable[[Tensor, Tensor], Tensor]  # (token ids, logits) -> logits
 
 
 class Beams(NamedTuple):
-    """Completions so far; only those that may still grow have a row in the cache."""
+    """The completions so far. Only those that have not ended have a row in the cache."""
 
     tokens: Tensor  # (batch, beams, t)
     row: Tensor  # (batch, beams), −1 for completions that have ended
     cache: Cache
-    first: Tensor  # logits of the first token, (batch, symbols)
-    log_probs: Tensor | None = None  # of the last step, (batch, beams, symbols)
+    first: Tensor  # the logits of the first token, (batch, symbols)
+    log_probs: Tensor | None = None  # those of the last step, (batch, beams, symbols)
 
 
 class CompletionPolicy:
@@ -37,11 +37,11 @@ class CompletionPolicy:
 
     Args:
         network: the model and the prompts.
-        length: the largest number of tokens.
-        tokens: those that end and fill up completions.
-        processor: changes the logits, and so the distribution.
-        cached: whether :meth:`log_prob` shares the encoding of the prompts by a cache.
-        chunk: the number of completions per prompt that :meth:`log_prob` handles at a time.
+        length: the largest number of tokens in a completion.
+        tokens: the tokens that end and pad completions.
+        processor: a function that changes the logits, and therefore the distribution.
+        cached: whether :meth:`log_prob` shares the encoding of the prompts through a cache.
+        chunk: the number of completions per prompt that :meth:`log_prob` processes at a time.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class CompletionPolicy:
         self.end = tokens.ends[0] if tokens.ends else None
 
     def start(self) -> Beams:
-        """One empty completion per prompt, with the prompt in the cache."""
+        """Return one empty completion per prompt, with the prompt in the cache."""
         logits, cache = self.network.prefill()
         row = torch.arange(len(logits), device=logits.device).unsqueeze(-1)
         tokens = torch.empty((len(logits), 1, 0), dtype=torch.long, device=logits.device)
         return Beams(tokens, row, cache, logits)
 
     def step(self, state: Beams) -> tuple[Tensor, Beams]:
-        """Log-probabilities of the next token, (batch, beams, symbols)."""
+        """Return the log-probabilities of the next token, (batch, beams, symbols), and the state."""
         live = state.row >= 0
         owners, tokens, logits = live.nonzero()[:, 0], state.tokens[live], state.first
         if tokens.shape[-1] and len(owners):
@@ -80,9 +80,9 @@ class CompletionPolicy:
         return log_probs, state._replace(log_probs=log_probs)
 
     def select(self, state: Beams, parents: Tensor, symbols: Tensor) -> Beams:
-        """Completions with a token more; those that end leave the cache."""
+        """Append a token to the selected completions; those that end leave the cache."""
         if state.log_probs is None:
-            raise RuntimeError("select was called before step")
+            raise RuntimeError("select was called before step; expected step first. Call step.")
         index = parents * state.log_probs.shape[-1] + symbols
         possible = state.log_probs.flatten(-2).gather(-1, index) > -torch.inf
         row = state.row.gather(-1, parents)
@@ -99,10 +99,10 @@ class CompletionPolicy:
         return Beams(tokens, row, state.cache, state.first)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probabilities of completions with gradient, all tokens at once.
+        """Compute the log-probabilities of completions, with gradient, for all tokens at once.
 
         Args:
-            value: token ids, (batch, k, n); what follows the end of a completion does not count.
+            value: token ids, (batch, k, n). Tokens after the end of a completion do not count.
 
         Returns:
             (batch, k)
@@ -114,14 +114,14 @@ class CompletionPolicy:
             return self._log_prob(value, lengths, first, cache)
         check_count("chunk", self.chunk)
         parts = [
-            # Activations are made anew in the backward pass, so their memory is that of a chunk.
+            # Activations are computed again in the backward pass, so only those of one chunk are kept.
             checkpoint(self._log_prob, v, n, first, cache, use_reentrant=False)
             for v, n in zip(value.split(self.chunk, 1), lengths.split(self.chunk, 1), strict=True)
         ]
         return torch.cat(parts, dim=1)
 
     def filled(self, sample: Sample) -> Sample:
-        """The sample with padding after the end of each completion."""
+        """Return the sample with padding after the end of each completion."""
         steps = torch.arange(sample.value.shape[-1], device=sample.value.device)
         counts = steps < self.tokens.lengths(sample.value).unsqueeze(-1)
         return replace(sample, value=torch.where(counts, sample.value, self.tokens.pad))
@@ -145,7 +145,7 @@ class CompletionPolicy:
         return self._total(logits, tokens, owners, counts).view(batch, k)
 
     def _total(self, logits: Tensor, tokens: Tensor, owners: Tensor, counts: Tensor) -> Tensor:
-        """The sum over the tokens that count of their log-probabilities, (rows,)."""
+        """The sum of the log-probabilities of the tokens that count, (rows,)."""
         if self.processor is None:
             logits = logits.to(working_dtype(logits.dtype))
             chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
@@ -159,7 +159,7 @@ class CompletionPolicy:
         return total
 
     def _normalize(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Log-probabilities of the next token of rows, after the processor if there is one."""
+        """The log-probabilities of the next token of every row, after the processor if there is one."""
         logits = logits.to(working_dtype(logits.dtype))
         if self.processor is None:
             return torch.log_softmax(logits, -1)
@@ -168,12 +168,13 @@ class CompletionPolicy:
         if bool(masked.any()):
             raise ValueError(
                 f"logits_processor masks every token after {tokens[masked][0].tolist()}, a "
-                f"completion of prompt {int(owners[masked][0])}; expected it to leave at least one."
+                f"completion of prompt {int(owners[masked][0])}; expected at least one "
+                "token with a finite logit. Change the processor."
             )
         return torch.log_softmax(logits, -1)
 
     def _scatter(self, log_probs: Tensor, live: Tensor) -> Tensor:
-        """The rows among those of completions that have ended, which end again for certain."""
+        """Insert rows for completions that have ended, whose next token is the end with certainty."""
         every = log_probs.new_full((*live.shape, log_probs.shape[-1]), -torch.inf)
         every[..., self.end or 0] = 0.0
         every[live] = log_probs
@@ -185,7 +186,7 @@ class CompletionPolicy:
 
 
 def check_value(value: Tensor, batch: int) -> None:
-    """Completions are token ids, (batch, k, n)."""
+    """Check that completions are token ids, (batch, k, n)."""
     if value.dim() != 3 or value.dtype != torch.long:
         raise ValueError(
             f"value has shape {tuple(value.shape)} and dtype {value.dtype}; expected token ids "

@@ -1,4 +1,4 @@
-"""What a caller gives, checked: prompts, and the tokens that end and fill up completions."""
+"""Checks of prompts, and of the tokens that end and pad completions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 
 
 class Tokens(NamedTuple):
-    """The tokens with a meaning of their own."""
+    """The special tokens of completions."""
 
-    ends: tuple[int, ...]  # any of them ends a completion; empty if completions have one length
-    pad: int  # fills up what has ended
+    ends: tuple[
+        int, ...
+    ]  # each of them ends a completion; empty if all completions have the same length
+    pad: int  # pads completions that have ended
 
     def lengths(self, value: Tensor) -> Tensor:
-        """The number of tokens of each completion, (*batch,), its end included."""
+        """Return the number of tokens of each completion, (*batch,), including its end token."""
         ended = torch.isin(value, torch.tensor(self.ends, device=value.device, dtype=value.dtype))
         before = (ended.cumsum(-1) == 0).sum(-1)
         return (before + 1).clamp(max=value.shape[-1])
 
 
 class Prompts(NamedTuple):
-    """What is to be completed."""
+    """The prompts to complete, with the special tokens."""
 
     input_ids: Tensor  # (batch, tokens)
     attention_mask: Tensor | None  # (batch, tokens), 0 for padding
@@ -39,7 +41,7 @@ class Prompts(NamedTuple):
 def tokens_of(
     model: PreTrainedModel, eos_token_id: int | Sequence[int] | None, pad_token_id: int | None
 ) -> Tokens:
-    """The tokens that were given, otherwise those of the model's generation config."""
+    """Return the given special tokens, or those of the model's generation config."""
     _check_cached(model)
     defaults = model.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
@@ -49,7 +51,7 @@ def tokens_of(
         if not 0 <= end < symbols:
             raise ValueError(
                 f"eos_token_id is {end}, but the model has {symbols} tokens; expected one of them. "
-                "Give eos_token_id, or [] if completions end only at max_new_tokens."
+                "Give another eos_token_id, or [] if completions end only at max_new_tokens."
             )
     pad = defaults.pad_token_id if pad_token_id is None else pad_token_id
     return Tokens(ends, (ends[0] if ends else 0) if pad is None else pad)
@@ -59,13 +61,13 @@ def _check_cached(model: PreTrainedModel) -> None:
     if "past_key_values" not in inspect.signature(model.forward).parameters:
         raise TypeError(
             f"{type(model).__name__} has no cache of keys and values (its forward takes no "
-            "past_key_values); expected a model that generates with one, such as "
-            "AutoModelForCausalLM or AutoModelForSeq2SeqLM give."
+            "past_key_values); expected a model that supports one. Load it with "
+            "AutoModelForCausalLM or AutoModelForSeq2SeqLM."
         )
 
 
 def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
-    """The attention mask of prompts that are not empty and, for a decoder, padded on the left."""
+    """Check that prompts are not empty or, for a decoder, padded on the right; return their mask."""
     input_ids, given, tokens = prompts
     if input_ids.dim() != 2 or input_ids.dtype != torch.long:
         raise ValueError(
@@ -73,7 +75,7 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
             "(batch, tokens) in torch.long. Tokenise with return_tensors='pt'."
         )
     mask = torch.ones_like(input_ids) if given is None else given.long()
-    check_shape("attention_mask", mask, tuple(input_ids.shape), "that of input_ids")
+    check_shape("attention_mask", mask, tuple(input_ids.shape), "the shape of input_ids")
     empty = ~mask.any(-1)
     if bool(empty.any()):
         raise ValueError(
@@ -88,7 +90,7 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
 def _check_left_padded(input_ids: Tensor, mask: Tensor | None, tokens: Tokens) -> None:
     if mask is not None:
         right = mask.long().diff(dim=-1).lt(0).any(-1)
-    elif tokens.ends and tokens.pad not in tokens.ends:  # then it can only be padding
+    elif tokens.ends and tokens.pad not in tokens.ends:  # then this token can only be padding
         right = (input_ids[..., -1] == tokens.pad) & (input_ids != tokens.pad).any(-1)
     else:
         return
@@ -101,8 +103,8 @@ def _check_left_padded(input_ids: Tensor, mask: Tensor | None, tokens: Tokens) -
 
 
 def check_max_new_tokens(max_new_tokens: int) -> None:
-    """A completion has at least one token."""
+    """Check that the largest number of new tokens is a positive integer."""
     if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int):
-        raise TypeError(f"max_new_tokens is {max_new_tokens!r}; expected a whole number.")
+        raise TypeError(f"max_new_tokens is {max_new_tokens!r}; expected an integer.")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; expected at least 1.")

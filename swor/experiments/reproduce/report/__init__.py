@@ -1,1 +1,1 @@
-"""The report of a reproduction: one page that needs nothing else."""
+"""The report of a reproduction: one page that works without a network or other files."""

@@ -1,187 +1,189 @@
-"""The part of the report on Figure 1, the Bernoulli toy problem."""
+"""The section on Figure 1, the gradient variance on the Bernoulli toy problem."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from swor.experiments.bernoulli.curves import CURVES
-from swor.experiments.reproduce.report.charts import Trace, colour, spec
-from swor.experiments.reproduce.report.claims import Claim
-from swor.experiments.reproduce.report.html import chart, image, paragraph, section, table
-from swor.experiments.reproduce.report.numbers import finite, read_csv
+from swor.experiments.bernoulli.problem import CURVES
+from swor.experiments.bernoulli.task import GRADIENTS
+from swor.experiments.reproduce.report import html
+from swor.experiments.runs.appearance import appearance
 
-Rows = Sequence[Mapping[str, str]]
-DASHES = {0.0: "dash", "sampled": "dot", "built-in": "solid"}
-LABELS = {curve.name: curve.label for curve in CURVES}
+LABELS = {curve.name: appearance(curve.name).label for curve in CURVES}
+
+CLOSE = 10.0
+"""Variances within this factor count as close: those of a panel span three to nine decades."""
+
+TEXT = (
+    "The toy problem has three independent bits, hence eight outcomes, and one parameter η. The paper "
+    "estimates each variance from 1000 sampled gradients. Here each variance is a finite sum over all "
+    "possible samples, so it is exact up to rounding. An estimator with a sampled baseline uses twice "
+    "as many evaluations of f. The chart leaves out variances of zero, where the sample covers the whole "
+    "domain, and the infinite variances of the importance-weighted estimator for k ≤ 3."
+)
 ALTERNATIVE = (
-    "Line chart: variance of the gradient of the Bernoulli toy problem against evaluations, a line "
-    "for each estimator; the numbers are in the table below."
+    "Line chart: variance of the gradient of the Bernoulli toy problem against the number of "
+    "evaluations, with one line per estimator. The values are in the table below."
 )
 
 
-def figure1(folder: Path) -> tuple[str, list[Claim]]:
-    """The section, and what it says about the paper's findings."""
-    rows = read_csv(folder / "variances.csv")
-    checks = read_csv(folder / "monte_carlo.csv")
-    path = read_csv(folder / "trajectory.csv")
-    claims = [*lowest(rows), agreement(checks), trajectory(path)]
-    return section(
+def figure1(folder: Path) -> html.Section:
+    """Return the section, and its findings."""
+    rows = html.read_csv(folder / "variances.csv")
+    steps = html.read_csv(folder / "trajectory.csv")
+    content = html.section(
         "figure1",
         "Figure 1: gradient variance on the Bernoulli toy problem",
-        paragraph(
-            "Three bits, eight outcomes, one parameter η. The paper samples 1000 gradients for every "
-            "point; here the variance is a finite sum over all samples, exact but for rounding. A "
-            "sampled baseline costs twice the evaluations. Points whose variance is 0 (the whole "
-            "domain was sampled) or infinite (importance weights up to k = 3) are not on the scale."
-        ),
-        chart(
-            "figure1",
-            spec(
-                variance_traces(rows),
-                x="evaluations of f, including baselines",
-                y="variance of the gradient",
-                log=True,
-                views="Entropy",
-            ),
-            "Exact variance; click on an estimator to hide it, twice to see it alone.",
-            ALTERNATIVE,
-        ),
-        values(rows),
-        chart(
-            "trajectory",
-            spec(trajectory_traces(path), x="step", y="loss", log=False),
-            "Gradient descent from η = −4 with k = 3 samples: mean loss of the runs.",
-            "Line chart: the loss during optimisation with three gradients.",
-        ),
-        image(folder / "figure1.png", ALTERNATIVE, "Figure 1 as a picture to print"),
-    ), claims
+        html.paragraph(TEXT),
+        variance_chart(rows),
+        html.folded("All values", variance_table(rows)),
+        trajectory_chart(steps),
+        html.image(folder / "figure1.png", ALTERNATIVE, "Figure 1 as a picture for printing"),
+    )
+    checks = html.read_csv(folder / "monte_carlo.csv")
+    return content, [*lowest_variance(rows), monte_carlo(checks), trajectory(steps)]
 
 
-def variance_traces(rows: Rows) -> list[Trace]:
-    """A line for each curve and η."""
-    traces = []
-    for eta in dict.fromkeys(row["eta"] for row in rows):
-        for curve in CURVES:
-            mine = [r for r in rows if r["eta"] == eta and r["estimator"] == curve.name]
-            traces.append(
-                Trace(
-                    curve.label,
-                    colour(curve.name),
-                    [int(r["evaluations"]) for r in mine],
-                    [finite(float(r["variance"])) for r in mine],
-                    view=f"η = {float(eta):g}".replace("-", "−"),
-                    dash=DASHES[curve.baseline],
-                    text=[f"k = {r['k']}" for r in mine],
-                )
-            )
-    return traces
+def variance_chart(rows: html.Rows) -> str:
+    """Return the chart of the exact variances, with a view for each η."""
+    return html.chart(
+        "figure1",
+        [variance_trace(rows, eta, name) for eta in etas(rows) for name in LABELS],
+        x="evaluations of f, including baselines",
+        y="variance of the gradient",
+        log=True,
+        views="Parameter",
+        caption="Exact variance. Click on an estimator in the legend to hide it; double-click to show "
+        "it alone.",
+        alternative=ALTERNATIVE,
+    )
 
 
-def values(rows: Rows) -> str:
-    """The numbers of the figure."""
+def variance_trace(rows: html.Rows, eta: str, name: str) -> html.Trace:
+    """Return the line of an estimator for an η."""
+    mine = [row for row in rows if (row["eta"], row["estimator"]) == (eta, name)]
+    look = appearance(name)
+    return html.Trace(
+        look.label,
+        look.colour,
+        [int(row["evaluations"]) for row in mine],
+        [html.on_log_axis(float(row["variance"])) for row in mine],
+        view=f"η = {shown(eta)}",
+        dash=html.DASHES[look.line],
+        text=[f"k = {row['k']}" for row in mine],
+    )
+
+
+def etas(rows: html.Rows) -> list[str]:
+    """Return the values of η in the order of the table."""
+    return list(dict.fromkeys(row["eta"] for row in rows))
+
+
+def shown(eta: str) -> str:
+    """Format an η.
+
+    >>> shown("-4.0")
+    '−4'
+    """
+    return html.minus(f"{float(eta):g}")
+
+
+def variance_table(rows: html.Rows) -> str:
+    """Return the values of the chart."""
     ks = sorted({int(row["k"]) for row in rows})
-    by_key = {(r["eta"], r["estimator"], int(r["k"])): float(r["variance"]) for r in rows}
+    variance = {(r["eta"], r["estimator"], int(r["k"])): float(r["variance"]) for r in rows}
     lines = [
-        [
-            LABELS[name],
-            f"{float(eta):g}".replace("-", "−"),
-            *(f"{by_key[eta, name, k]:.3g}" for k in ks),
-        ]
-        for eta in dict.fromkeys(row["eta"] for row in rows)
+        [LABELS[name], shown(eta), *(f"{variance[eta, name, k]:.3g}" for k in ks)]
+        for eta in etas(rows)
         for name in LABELS
     ]
-    numbers = table(
-        "Exact variance by the number of samples k", ["estimator", "η", *map(str, ks)], lines
+    head = ["estimator", "η", *map(str, ks)]
+    return html.table("Exact variance by the number of samples k", head, lines)
+
+
+def trajectory_chart(steps: html.Rows) -> str:
+    """Return the chart of the optimisation with different gradients."""
+    return html.chart(
+        "trajectory",
+        [trajectory_trace(steps, name) for name in GRADIENTS],
+        x="step",
+        y="loss",
+        caption="Gradient descent from η = −4 with k = 3 samples: the mean loss over all runs.",
+        alternative="Line chart: the loss during optimisation with three different gradients.",
     )
-    return f"<details><summary>The numbers</summary>{numbers}</details>"
 
 
-def trajectory_traces(path: Rows) -> list[Trace]:
-    """The mean loss of each way to estimate the gradient; every tenth step is enough to see it."""
-    labels = {
-        "exact": "Exact gradient",
-        "unordered_set": "Unordered set",
-        "reinforce": "REINFORCE, built-in baseline",
-    }
-    traces = []
-    for place, (name, label) in enumerate(labels.items()):
-        mine = [row for row in path if row["estimator"] == name][::10]
-        traces.append(
-            Trace(
-                label,
-                (12, 1, 2)[place],
-                [int(row["step"]) for row in mine],
-                [float(row["loss_mean"]) for row in mine],
-                dash="dash" if name == "exact" else "solid",
-            )
-        )
-    return traces
+def trajectory_trace(steps: html.Rows, name: str) -> html.Trace:
+    """Return the mean loss of an optimisation at every tenth step, which is enough to see it."""
+    mine = [row for row in steps if row["estimator"] == name][::10]
+    look = appearance(name)
+    return html.Trace(
+        look.label,
+        look.colour,
+        [int(row["step"]) for row in mine],
+        [float(row["loss_mean"]) for row in mine],
+        dash=html.DASHES[look.line],
+    )
 
 
-def lowest(rows: Rows) -> list[Claim]:
-    """How far the unordered set estimator is from the lowest variance at equal evaluations."""
-    claims = []
-    for eta in dict.fromkeys(row["eta"] for row in rows):
-        ratios = {k: _behind([r for r in rows if r["eta"] == eta], k) for k in range(2, 8)}
-        worst = max(ratios, key=lambda k: ratios[k][0])
-        first = sum(ratio < 1.0 + 1e-9 for ratio, _ in ratios.values())
-        ratio, best = ratios[worst]
-        claims.append(
-            Claim(
-                f"Figure 1, η = {float(eta):g}".replace("-", "−"),
-                "the unordered set estimator has the lowest variance, or close to it, for all k",
-                f"lowest for {first} of {len(ratios)} numbers of evaluations"
-                + (f"; at most {ratio:.1f} times that of {LABELS[best]}" if ratio > 1.0 else ""),
-                ratio < DECADE,
-            )
-        )
-    return claims
+def lowest_variance(rows: html.Rows) -> list[html.Finding]:
+    """Compare the unordered set estimator with the lowest variance at equal evaluations, by η."""
+    findings = []
+    for eta in etas(rows):
+        mine = [row for row in rows if row["eta"] == eta]
+        ratios = [ratio_to_lowest(mine, evaluations) for evaluations in range(2, 8)]
+        first = sum(ratio < 1.0 + 1e-9 for ratio, _ in ratios)
+        ours = f"It has the lowest variance for {first} of {len(ratios)} numbers of evaluations."
+        worst, best = max(ratios)
+        if first < len(ratios):
+            ours += f" Otherwise its variance is at most {worst:.1f} times that of {LABELS[best]}."
+        paper = "The unordered set estimator has the lowest variance, or nearly so, for all k."
+        findings.append(html.Finding(f"Figure 1, η = {shown(eta)}", paper, ours, worst < CLOSE))
+    return findings
 
 
-DECADE = 10.0
-"""Within it variances count as close: those of a panel differ by three to nine decades."""
-
-
-def _behind(rows: Rows, evaluations: int) -> tuple[float, str]:
-    """The variance of the unordered set estimator by the lowest, and which one that is."""
+def ratio_to_lowest(rows: html.Rows, evaluations: int) -> tuple[float, str]:
+    """Divide the variance of the unordered set estimator by the lowest, and name the latter's estimator."""
     variance = {
-        r["estimator"]: float(r["variance"]) for r in rows if int(r["evaluations"]) == evaluations
+        row["estimator"]: float(row["variance"])
+        for row in rows
+        if int(row["evaluations"]) == evaluations
     }
     best = min(variance, key=lambda name: variance[name])
     return variance["unordered_set"] / variance[best], best
 
 
-def agreement(checks: Rows) -> Claim:
-    """The Monte Carlo check at η = 0, where its standard errors can be trusted."""
-    usual = [
+def monte_carlo(checks: html.Rows) -> html.Finding:
+    """Compare exact and sampled variances at η = 0, where the standard errors are reliable."""
+    scores = [
         abs(float(row["z"]))
         for row in checks
         if float(row["eta"]) == 0.0 and row["estimator"] != "importance_weighted"
     ]
-    near = sum(z < 3.0 for z in usual)
-    return Claim(
-        "Figure 1, checked",
-        "variances estimated from sampled gradients",
-        f"{near} of {len(usual)} sampled variances at η = 0 are within 3 standard errors of the "
-        f"exact ones (largest: {max(usual):.1f})",
-        near >= 0.97 * len(usual),
+    near = sum(z < 3.0 for z in scores)
+    return html.Finding(
+        "Figure 1, Monte Carlo check",
+        "The variances are estimated from sampled gradients.",
+        f"At η = 0, {near} of {len(scores)} variances that are estimated from samples are within 3 "
+        f"standard errors of the exact ones. The largest deviation is {max(scores):.1f} standard "
+        "errors.",
+        near >= 0.97 * len(scores),
     )
 
 
-def trajectory(path: Rows) -> Claim:
-    """The distance of the loss from that with the exact gradient."""
-    loss = {(row["estimator"], row["step"]): float(row["loss_mean"]) for row in path}
-    steps = {row["step"] for row in path}
+def trajectory(steps: html.Rows) -> html.Finding:
+    """Compare the loss during optimisation with that of the exact gradient."""
+    loss = {(row["estimator"], row["step"]): float(row["loss_mean"]) for row in steps}
+    numbers = {row["step"] for row in steps}
 
-    def away(name: str) -> float:
-        return max(abs(loss[name, step] - loss["exact", step]) for step in steps)
+    def distance(name: str) -> float:
+        return max(abs(loss[name, step] - loss["exact", step]) for step in numbers)
 
-    ours, other = away("unordered_set"), away("reinforce")
-    return Claim(
-        "Optimisation, k = 3",
-        "the trajectory is indistinguishable from that with the exact gradient",
-        f"its mean loss is never further than {ours:.4f} from that with the exact gradient "
-        f"(REINFORCE: {other:.4f})",
+    ours, other = distance("unordered_set"), distance("reinforce")
+    return html.Finding(
+        "Figure 1, optimisation with k = 3",
+        "The unordered set estimator's trajectory is indistinguishable from that of the exact gradient.",
+        f"Its mean loss differs by at most {ours:.4f} from that of the exact gradient. The mean loss "
+        f"of REINFORCE differs by up to {other:.4f}.",
         ours < other,
     )

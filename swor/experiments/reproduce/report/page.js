@@ -1,13 +1,5 @@
 "use strict";
 
-// Colours that can be told apart on a light and on a dark page, in the order of FAMILIES in charts.py.
-const PALETTES = {
-  light: ["#444444", "#0072b2", "#d55e00", "#008a64", "#cc5f9b", "#b37700", "#3f9fdc", "#7a5cd6",
-          "#a03e20", "#b8348b", "#8a6fb0", "#8c8c8c", "#000000"],
-  dark: ["#c9ced6", "#4db3ff", "#ff8a4c", "#3fd0a4", "#f29ccb", "#ffc04d", "#9fd8ff", "#b3a1ff",
-         "#ff9f80", "#f07ad0", "#cdb8ef", "#8f98a3", "#ffffff"],
-};
-
 const root = document.documentElement;
 const charts = [];
 
@@ -19,8 +11,15 @@ function variable(name) {
   return getComputedStyle(root).getPropertyValue(name).trim();
 }
 
-function trace(t, spec) {
-  const colour = PALETTES[theme()][t.colour];
+// Colours are chosen for a light page. On a dark page they are mixed with the same amount of white to stay visible.
+function shade(colour) {
+  if (theme() === "light") return colour;
+  const channels = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+  return `rgb(${channels.map((c) => Math.round((c + 255) / 2)).join(",")})`;
+}
+
+function trace(t) {
+  const colour = shade(t.colour);
   const bar = t.kind === "bar";
   const error = t.error.length
     ? { type: "data", array: t.error, color: colour, thickness: 1, width: bar ? 3 : 0 }
@@ -65,7 +64,7 @@ function layout(chart, traces) {
 }
 
 function draw(chart) {
-  const traces = chart.spec.traces.filter((t) => t.view === chart.view).map((t) => trace(t, chart.spec));
+  const traces = chart.spec.traces.filter((t) => t.view === chart.view).map(trace);
   Plotly.react(chart.plot, traces, layout(chart, traces), { responsive: true, displaylogo: false, displayModeBar: false });
 }
 
@@ -110,7 +109,8 @@ function logButton(chart, controls) {
 
 function addChart(figure) {
   const spec = JSON.parse(figure.querySelector("script").textContent);
-  const chart = { spec, plot: figure.querySelector(".plot"), view: spec.views[spec.slider ? 1 : 0], log: spec.log };  // one sample is the dull case
+  // A slider starts at its second view, since all rules are much alike for one sample.
+  const chart = { spec, plot: figure.querySelector(".plot"), view: spec.views[spec.slider ? 1 : 0], log: spec.log };
   const controls = figure.querySelector(".controls");
   if (spec.views.length > 1) {
     controls.append(Object.assign(document.createElement("span"), { textContent: spec.viewsLabel }));

@@ -1,0 +1,164 @@
+"""How steps are executed: processes on this machine or a cluster, and the outcome of each step."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from swor.experiments.reproduce.settings import Backend
+from swor.experiments.reproduce.steps import RESUMABLE, Step
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def processes(backend: Backend, jobs: int, address: str | None) -> Iterator[None]:
+    """Start the processes that :func:`as_completed` uses within this context.
+
+    Args:
+        backend: "loky", "ray" or "dask".
+        jobs: number of processes.
+        address: address of a cluster; None starts one on this machine and shuts it down at the end.
+    """
+    from joblib import parallel_config
+
+    with ExitStack() as stack:
+        try:
+            if backend == "ray":
+                stack.enter_context(_ray(jobs, address))
+            elif backend == "dask":
+                stack.enter_context(_dask(jobs, address))
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"the backend {backend!r} needs the package {error.name!r}, which is not "
+                "installed. Install it with: pip install 'swor[cluster]'"
+            ) from error
+        stack.enter_context(parallel_config(backend, n_jobs=jobs))
+        yield
+
+
+@contextmanager
+def _ray(jobs: int, address: str | None) -> Iterator[None]:
+    import ray
+    from ray.util.joblib import register_ray
+
+    if address is None:
+        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+    else:
+        ray.init(address=address, log_to_driver=False)
+    try:
+        register_ray()
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _dask(jobs: int, address: str | None) -> Iterator[None]:
+    from distributed import Client, LocalCluster
+
+    with ExitStack() as stack:
+        if address is None:
+            # Each worker has one thread, because a step redirects the output of its whole process.
+            cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+            address = stack.enter_context(cluster).scheduler_address
+        stack.enter_context(Client(address))
+        yield
+
+
+def as_completed(
+    function: Callable[[Item], Result], items: Iterable[Item], backend: Backend
+) -> Iterable[Result]:
+    """Apply a function to items in parallel, and return each result as soon as it is available.
+
+    With Ray, all results are returned together at the end, since joblib cannot stream them.
+    """
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(function)(item) for item in items)
+    return_as = "list" if backend == "ray" else "generator_unordered"
+    results: Iterable[Result] = Parallel(batch_size=1, return_as=return_as)(tasks)
+    return results
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended.
+
+    Attributes:
+        name: name of the step.
+        seconds: wall-clock time of all attempts together.
+        cpu_seconds: processor time of all attempts together.
+        machine: name of the machine that ran the last attempt.
+        error: one line on what went wrong; None if the step succeeded.
+    """
+
+    name: str
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    machine: str = ""
+    error: str | None = None
+
+
+def perform(step: Step, folder: Path) -> Outcome:
+    """Run a step with one thread; write its output to ``logs/NAME.txt`` and its outcome as JSON.
+
+    An error of the step is part of the outcome and is not raised, so that other steps continue.
+
+    Args:
+        step: the step to run.
+        folder: folder of the reproduction, which all machines of a cluster must share.
+    """
+    torch.set_num_threads(1)
+    previous = outcome(folder, step.name) or Outcome(step.name)
+    out = folder / step.name
+    if out.exists() and not any((out / name).exists() for name in RESUMABLE):
+        shutil.rmtree(out)  # left behind by an attempt that failed
+    start, cpu_start = time.perf_counter(), time.process_time()
+    error = _attempt(step, out, folder / "logs" / f"{step.name}.txt")
+    ended = Outcome(
+        step.name,
+        previous.seconds + time.perf_counter() - start,
+        previous.cpu_seconds + time.process_time() - cpu_start,
+        platform.node(),
+        error,
+    )
+    RunFolder(folder / "outcomes").write_json(f"{step.name}.json", asdict(ended))
+    return ended
+
+
+def _attempt(step: Step, out: Path, log: Path) -> str | None:
+    """Run a step, and return its error in one line if it fails."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        try:
+            step.run(out)
+        except Exception as error:  # any failure of this step must leave the others running
+            traceback.print_exc()
+            return f"{type(error).__name__}: {error}"
+    return None
+
+
+def outcome(folder: Path, name: str) -> Outcome | None:
+    """Read the outcome of a step; None if the step has never ended."""
+    path = folder / "outcomes" / f"{name}.json"
+    return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def is_done(folder: Path, name: str) -> bool:
+    """Return whether a step has succeeded."""
+    ended = outcome(folder, name)
+    return ended is not None and ended.error is None

@@ -1,0 +1,131 @@
+"""A LightningModule in the style of rl4co that trains a policy with an estimator of swor."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import torch
+from rl4co.models import RL4COLitModule
+from torch import Tensor
+
+from swor.integrations.rl4co.checks import check_env, check_policy
+from swor.integrations.rl4co.loss import parts_of, solution_loss
+from swor.integrations.rl4co.solutions import sample_solutions
+
+if TYPE_CHECKING:
+    from rl4co.envs import RL4COEnvBase
+    from rl4co.models import ConstructivePolicy
+    from tensordict import TensorDict
+
+METRICS = {
+    "train": ["loss", "reward", "max_reward"],
+    "val": ["reward"],
+    "test": ["reward", "max_reward"],
+}
+
+
+class Options(TypedDict, total=False):
+    """The options of every module of rl4co, which its class ``RL4COLitModule`` describes."""
+
+    batch_size: int
+    val_batch_size: int | list[int] | None
+    test_batch_size: int | list[int] | None
+    train_data_size: int
+    val_data_size: int
+    test_data_size: int
+    optimizer: str | type[torch.optim.Optimizer] | partial[torch.optim.Optimizer]
+    optimizer_kwargs: dict[str, Any]
+    lr_scheduler: str | type | partial[Any] | None
+    lr_scheduler_kwargs: dict[str, Any]
+    lr_scheduler_interval: str
+    lr_scheduler_monitor: str
+    generate_default_data: bool
+    shuffle_train_dataloader: bool
+    dataloader_num_workers: int
+    data_dir: str
+    log_on_step: bool
+    metrics: dict[str, list[str]]
+
+
+class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not checked
+    r"""Minimises $E[-r]$ with $k$ solutions per instance, by any score-function estimator.
+
+    For rl4co's ``RL4COTrainer``, in place of rl4co's ``REINFORCE`` or ``POMO``. The loss is that of
+    :func:`solution_loss`. With an estimator that samples without replacement, such as
+    ``unordered_set``, the $k$ solutions of an instance are all different.
+
+    It logs ``train/reward``, the estimate of the expected reward; ``train/max_reward``, of the best of
+    the $k$ solutions; ``val/reward`` and ``test/reward`` of the solution that the policy decodes in
+    that phase (the greedy one, unless it says otherwise); and ``test/max_reward``, of the best of $k$
+    distinct solutions. The option ``metrics`` chooses others, as for every module of rl4co: ``max_reward``
+    is there in all phases.
+
+    A checkpoint has weights and plain settings only, so that it can be loaded without trust in who
+    wrote it: ``PolicyGradient.load_from_checkpoint(path, env=env, policy=policy)``.
+
+    Args:
+        env: a sequential environment.
+        policy: any constructive policy.
+        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`.
+        k: the number of solutions per instance.
+        start: the first action of all solutions; None lets the policy choose.
+        max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
+        options: those of every module of rl4co, such as ``batch_size`` and ``optimizer_kwargs``.
+
+    >>> from rl4co.envs import CVRPEnv
+    >>> from rl4co.models import AttentionModelPolicy
+    >>> env = CVRPEnv(generator_params={"num_loc": 20})
+    >>> policy = AttentionModelPolicy(env_name="cvrp")
+    >>> module = PolicyGradient(env, policy, estimator="unordered_set", k=8, batch_size=64)
+    """
+
+    def __init__(
+        self,
+        env: RL4COEnvBase,
+        policy: ConstructivePolicy,
+        *,
+        estimator: str = "unordered_set",
+        k: int = 8,
+        start: int | None = None,
+        max_steps: int | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        check_env(env)
+        check_policy(policy)
+        parts_of(estimator)  # an error comes now, not in the first step
+        super().__init__(env, policy, **{"metrics": METRICS, **options})
+        self.estimator, self.k, self.start, self.max_steps = estimator, k, start, max_steps
+
+    def shared_step(
+        self, batch: TensorDict, batch_idx: int, phase: str, dataloader_idx: int | None = None
+    ) -> dict[str, Any]:
+        """A step of training, validation or testing, as rl4co calls it."""
+        td = self.env.reset(batch)
+        out = self._train(td) if phase == "train" else self._evaluate(td, phase)
+        metrics = self.log_metrics(out, phase, dataloader_idx=dataloader_idx)
+        return {"loss": out.get("loss"), **metrics}
+
+    def _train(self, td: TensorDict) -> dict[str, Tensor]:
+        loss, solutions = solution_loss(
+            self.policy,
+            self.env,
+            td,
+            self.k,
+            estimator=self.estimator,
+            start=self.start,
+            max_steps=self.max_steps,
+        )
+        best = solutions.reward.max(-1).values
+        # The value of the loss is the estimate of the expected cost.
+        return {"loss": loss.mean(), "reward": -loss.detach(), "max_reward": best}
+
+    def _evaluate(self, td: TensorDict, phase: str) -> dict[str, Tensor]:
+        out = {}
+        if "max_reward" in getattr(self, f"{phase}_metrics"):
+            found = sample_solutions(
+                self.policy, self.env, td, self.k, start=self.start, max_steps=self.max_steps
+            )
+            out["max_reward"] = found.reward.max(-1).values
+        decoded = self.policy(td, self.env, phase=phase, select_best=True)
+        return out | {"reward": decoded["reward"]}

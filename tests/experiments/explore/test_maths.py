@@ -1,0 +1,110 @@
+"""The mathematics of the explorer: its JavaScript computes what the library computes.
+
+The page shows the rules that its script has. The library may have more.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from importlib.resources import files
+
+import pytest
+import torch
+from torch.distributions import Categorical
+
+from swor.diagnostics.enumeration import exact_moments
+from swor.estimators.estimator import lift
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.single import reinforce
+from swor.types import Scheme
+
+Problem = tuple[list[float], list[float], int]
+Results = dict[str, dict[str, float]]
+
+SCRIPT = files("swor.experiments.explore").joinpath("maths.js")
+PROBLEMS: list[Problem] = [
+    ([0.4, 0.25, 0.2, 0.1, 0.05], [1.0, -0.5, 2.0, 0.3, 4.0], k) for k in (1, 2, 3, 4, 5)
+] + [([0.98, 0.01, 0.007, 0.003], [1.0, 3.0, -2.0, 0.5], k) for k in (2, 3)]
+
+
+def in_javascript(problems: list[Problem]) -> list[Results]:
+    """Return the moments of all rules of the page, computed by its script in Node.js."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed; it is needed to check the explorer's mathematics")
+    call = (
+        f"{SCRIPT.read_text(encoding='utf-8')}\nconst problems = {json.dumps(problems)};"
+        "console.log(JSON.stringify(problems.map((x) => maths.exactMoments(...x)),"
+        "(key, value) => value === Infinity ? 'inf' : value));"
+    )
+    done = subprocess.run([node, "-e", call], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def javascript() -> list[Results]:
+    return in_javascript(PROBLEMS)
+
+
+def in_library(name: str, problem: Problem) -> dict[str, float]:
+    """Return the moments of a rule, computed by the library."""
+    p, f, k = problem
+    entry = ESTIMATORS[name]
+    assert entry.rule is not None and entry.scheme is not None, f"{name} is not a rule"
+    logits = torch.tensor(p, dtype=torch.float64).log().requires_grad_()
+    costs = torch.tensor(f, dtype=torch.float64)
+    exact = exact_moments(
+        entry.rule,
+        entry.scheme,
+        lambda x: costs[x],
+        Categorical(logits=logits),
+        k,
+        [logits],
+        baseline=entry.baseline,
+    )
+    return {
+        "bias": float(exact.bias),
+        "variance": float(exact.variance),
+        "gradientBias": float(exact.gradient_bias.norm()),
+        "gradientVariance": float(exact.total_variance),
+    }
+
+
+def check_rules_of_the_page(results: Results, problem: Problem) -> None:
+    """Each rule of the page has a registered name, and the moments that the library computes."""
+    assert set(results) <= set(ESTIMATORS)
+    found = {(name, key): float(x) for name, row in results.items() for key, x in row.items()}
+    expected = {(name, key): x for name in results for key, x in in_library(name, problem).items()}
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("place", range(len(PROBLEMS)))
+def test_the_rules_of_the_page_agree_with_the_library(
+    javascript: list[Results], place: int
+) -> None:
+    check_rules_of_the_page(javascript[place], PROBLEMS[place])
+
+
+def test_a_rule_that_the_page_does_not_have_is_no_failure(
+    javascript: list[Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = lift(reinforce, Scheme.WITH_REPLACEMENT, unbiased=True, equation="none")
+    monkeypatch.setitem(ESTIMATORS, "one_more_rule", entry)
+    check_rules_of_the_page(javascript[1], PROBLEMS[1])
+
+
+@pytest.mark.parametrize("wrong", [{"no_such_rule": "raj"}, {"raj": "risk"}, {"arsm": "raj"}])
+def test_a_wrong_name_or_value_is_a_failure(
+    javascript: list[Results], wrong: dict[str, str]
+) -> None:
+    results = javascript[1] | {name: javascript[1][other] for name, other in wrong.items()}
+    with pytest.raises(AssertionError):
+        check_rules_of_the_page(results, PROBLEMS[1])
+
+
+def test_the_page_has_the_rules_of_the_paper(javascript: list[Results]) -> None:
+    paper = {"single_sample", "reinforce", "unordered_set", "sum_and_sample", "risk"}
+    paper |= {"deterministic_sum_and_sample", "importance_weighted"}
+    assert paper | {"normalized_importance_weighted"} <= set(javascript[0])

@@ -1,0 +1,145 @@
+"""Samplers of a categorical variable."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import combinations, permutations, product
+
+import pytest
+import torch
+from problems import chi_square, log_probabilities, seeded
+
+import swor
+
+DRAWS = 40_000
+
+
+def ordered_law(log_p: dict, k):
+    """The probability of every ordered sample of k keys."""
+    keys = list(log_p)
+    law = {}
+    for b in permutations(keys, k):
+        values = torch.stack([log_p[key] for key in b]).detach()
+        others = [log_p[key].detach() for key in keys if key not in b]
+        rest = torch.stack(others).logsumexp(0) if others else torch.tensor(-torch.inf).double()
+        law[b] = swor.log_prob_ordered(values, rest).exp().item()
+    return law
+
+
+def tuples(value):
+    """Hashable samples from values (draws, k) or (draws, k, n)."""
+    if value.dim() == 2:
+        return [tuple(row) for row in value.tolist()]
+    return [tuple(tuple(x) for x in row) for row in value.tolist()]
+
+
+def check_order_and_sets(value, log_p: dict, k):
+    observed = Counter(tuples(value))
+    law = ordered_law(log_p, k)
+    assert chi_square(observed, law, len(value)) > 1e-3
+    sets = Counter(frozenset(b) for b in tuples(value))
+    set_law = {}
+    for s in combinations(log_p, k):
+        values = torch.stack([log_p[key] for key in s]).detach()
+        set_law[frozenset(s)] = swor.log_prob_set(values).exp().item()
+    assert chi_square(sets, set_law, len(value)) > 1e-3
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("small", [256, 1])  # 1: the outcomes race in blocks
+def test_gumbel_top_k_has_the_law_of_drawing_one_by_one(k, small, monkeypatch):
+    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
+    n = 6 if small > 1 else 20 * (k + 1)
+    log_probs = log_probabilities(n, scale=2.0)
+    sample = swor.gumbel_top_k(log_probs.expand(DRAWS, n), k, generator=seeded())
+    if small > 1:
+        check_order_and_sets(sample.value, dict(enumerate(log_probs)), k)
+    else:
+        for j in range(min(k, 2)):  # the first, and the second given the first
+            likeliest = int(log_probs.argmax())
+            rows = sample.value if j == 0 else sample.value[sample.value[:, 0] == likeliest]
+            rest = log_probs.clone()
+            if j:
+                rest[likeliest] = -torch.inf
+            law = dict(enumerate(rest.softmax(-1).tolist()))
+            assert chi_square(Counter(rows[:, j].tolist()), law, len(rows)) > 1e-3
+
+
+@pytest.mark.parametrize("n, k", [(7, 3), (500, 1), (500, 7), (5, 5), (301, 300)])
+def test_what_is_not_selected_makes_up_the_rest(n, k):
+    log_probs = log_probabilities(2, 3, n, scale=3.0)
+    sample = swor.gumbel_top_k(log_probs, k, generator=seeded())
+    assert sample.value.shape == sample.log_p.shape == (2, 3, k)
+    assert (sample.value.sort(-1).values.diff(dim=-1) > 0).all()
+    assert torch.equal(sample.log_p, log_probs.gather(-1, sample.value))
+    outside = log_probs.scatter(-1, sample.value, -torch.inf).logsumexp(-1)
+    assert torch.allclose(sample.log_rest, outside, rtol=0, atol=1e-12)
+    assert (sample.kappa == -torch.inf).all() if k == n else sample.kappa.isfinite().all()
+
+
+def test_with_replacement_draws_independently():
+    log_probs = log_probabilities(4)
+    sample = swor.with_replacement(log_probs.expand(DRAWS, 4), 2, generator=seeded())
+    law = {
+        (i, j): (log_probs[i] + log_probs[j]).exp().item() for i, j in product(range(4), repeat=2)
+    }
+    assert chi_square(Counter(tuples(sample.value)), law, DRAWS) > 1e-3
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_top_k_and_sample_sums_the_likeliest(m):
+    log_probs = torch.tensor([0.1, 0.4, 0.2, 0.25, 0.05]).double().log()
+    sample = swor.top_k_and_sample(log_probs.expand(DRAWS, 5), 3, m=m, generator=seeded())
+    top = [1, 3, 2][: 3 - m]
+    assert (sample.value[:, : 3 - m] == torch.tensor(top)).all()
+    left = log_probs.clone()
+    left[top] = -torch.inf
+    law = dict(enumerate(left.softmax(-1).tolist()))
+    assert chi_square(Counter(sample.value[:, -1].tolist()), law, DRAWS) > 1e-3
+    weights = swor.deterministic_sum_and_sample(sample).weight
+    expected = torch.cat([log_probs[top].exp(), left.exp().sum().expand(m) / m])
+    assert torch.allclose(weights, expected.expand_as(weights), rtol=0, atol=1e-12)
+
+
+def test_top_k_and_sample_chooses_how_many_to_sum():
+    """Of the choices of |C|, the one that minimises the mass per sample (Liu et al. 2019)."""
+    log_probs = torch.stack(
+        [torch.full((6,), 1 / 6), torch.tensor([0.9, 0.02, 0.02, 0.02, 0.02, 0.02])]
+    )
+    sample = swor.top_k_and_sample(log_probs.double().log(), 4, m="auto", generator=seeded())
+    summed = (sample.log_q == 0).sum(-1)
+    for row, count in zip(log_probs.double(), summed, strict=True):
+        ordered = row.sort(descending=True).values
+        shares = [(1 - ordered[:c].sum()) / (4 - c) for c in range(4)]
+        assert shares[count] <= min(shares) + 1e-12
+    assert summed.tolist()[1] == 1
+
+
+def test_top_k_and_sample_sums_what_the_caller_gives():
+    log_probs = log_probabilities(2, 5)
+    memory = torch.tensor([[4], [0]])
+    sample = swor.top_k_and_sample(log_probs, 3, m=2, summed=memory, generator=seeded())
+    assert torch.equal(sample.value[:, :1], memory)
+    assert not (sample.value[:, 1:] == memory).any()
+
+
+def test_a_mask_may_leave_whole_blocks_empty():
+    """A thousand outcomes of which two are possible: most blocks of the race have no mass."""
+    log_probs = torch.full((1000,), -torch.inf)
+    log_probs[[3, 700]] = math.log(0.5)
+    sample = swor.gumbel_top_k(log_probs.expand(50, 1000), 2, generator=seeded())
+    assert (sample.value.sort(-1).values == torch.tensor([3, 700])).all()
+    assert (sample.log_rest == -torch.inf).all() and (sample.kappa == -torch.inf).all()
+
+
+@pytest.mark.parametrize("small", [256, 1])
+def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(small, monkeypatch):
+    for module in ("checks", "samplers.categorical"):
+        monkeypatch.setattr(f"swor.{module}.may_inspect", lambda *_: False)
+    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
+    log_probs = torch.full((43,), -torch.inf)
+    log_probs[[3, 42]] = torch.tensor([0.25, 0.75]).log()
+    sample = swor.gumbel_top_k(log_probs.expand(50, 43), 5, generator=seeded())
+    assert torch.equal((sample.log_p > -torch.inf).sum(-1), torch.full((50,), 2))
+    assert torch.allclose(sample.log_p.exp().sum(-1), torch.ones(50))

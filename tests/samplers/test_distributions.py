@@ -1,0 +1,107 @@
+"""Samples of torch.distributions have their encoding, seeds and empty batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from problems import log_probabilities, seeded
+from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical
+
+import swor
+
+
+@dataclass
+class TwoLevels:
+    """Sequences of one or two symbols over {a, b, end}: a, b, or end; then a, b, or end."""
+
+    first: torch.Tensor  # (3,)
+    second: torch.Tensor  # (3, 3), by the first symbol
+    batch: tuple[int, ...] = ()
+    length: int = 2
+    end: int = 2
+
+    def start(self):
+        return None
+
+    def step(self, state):
+        if state is None:
+            return self.first.expand(*self.batch, 1, 3), state
+        return self.second[state], state
+
+    def select(self, state, parents, symbols):
+        return symbols
+
+    def sequences(self):
+        """Every sequence and its log-probability."""
+        out = {(2, 2): self.first[2]}
+        out |= {(i, j): self.first[i] + self.second[i, j] for i in (0, 1) for j in range(3)}
+        return out
+
+
+def two_levels(batch=(), dtype=torch.float64):
+    return TwoLevels(
+        log_probabilities(3, seed=1, dtype=dtype).requires_grad_(),
+        log_probabilities(3, 3, seed=2, dtype=dtype),
+        batch,
+    )
+
+
+DISTRIBUTIONS = [
+    (Categorical(logits=torch.zeros(3, 4)), 3),
+    (OneHotCategorical(logits=torch.zeros(2, 3, 4)), 3),
+    (Bernoulli(logits=torch.zeros(5)), 2),
+    (Independent(Bernoulli(logits=torch.zeros(3, 4)), 1), 6),
+    (Independent(Bernoulli(logits=torch.zeros(2, 3)), 2), 6),
+    (Independent(Categorical(logits=torch.zeros(2, 3, 4)), 1), 5),
+    (Independent(OneHotCategorical(logits=torch.zeros(2, 3, 4)), 1), 5),
+    (Independent(Independent(Categorical(logits=torch.zeros(2, 3, 4)), 1), 1), 5),
+    (Independent(Categorical(logits=torch.zeros(6, 4)), 0), 4),
+]
+
+
+@pytest.mark.parametrize("dist, k", DISTRIBUTIONS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize("replacement", [False, True])
+def test_samples_have_the_encoding_of_the_distribution(dist, k, replacement):
+    sample = swor.sample(dist, k, replacement=replacement, generator=seeded())
+    own = dist.sample()
+    b = len(dist.batch_shape)
+    assert sample.value.shape == (*dist.batch_shape, k, *dist.event_shape)
+    assert sample.value.dtype == own.dtype
+    log_prob = dist.log_prob(sample.value.movedim(b, 0)).movedim(0, -1)
+    assert torch.allclose(sample.log_p, log_prob, atol=1e-5)
+    if not replacement:
+        flat = sample.value.reshape(-1, k, max(1, math.prod(dist.event_shape)))
+        assert all(len({tuple(x) for x in row}) == k for row in flat.tolist())
+
+
+def test_the_same_seed_gives_the_same_sample():
+    log_probs = log_probabilities(3, 700)
+    model = swor.Factorized(log_probabilities(3, 20, 10))
+    draws = {
+        "gumbel": lambda g: swor.gumbel_top_k(log_probs, 5, generator=g),
+        "independent": lambda g: swor.with_replacement(log_probs, 5, generator=g),
+        "top k": lambda g: swor.top_k_and_sample(log_probs, 5, m=3, generator=g),
+        "beams": lambda g: swor.stochastic_beam_search(model, 5, generator=g),
+        "ancestral": lambda g: swor.ancestral_sample(model, 5, generator=g),
+        "sequences": lambda g: swor.stochastic_beam_search(two_levels((3,)), 3, generator=g),
+    }
+    for draw in draws.values():
+        first, again, other = draw(seeded(3)), draw(seeded(3)), draw(seeded(4))
+        assert torch.equal(first.value, again.value)
+        assert not torch.equal(first.value, other.value)
+
+
+@pytest.mark.parametrize("batch", [(0,), (2, 0)])
+def test_empty_batches(batch):
+    log_probs = torch.zeros(*batch, 600).log_softmax(-1)
+    for k in (1, 3, 12):
+        sample = swor.gumbel_top_k(log_probs, k)
+        assert swor.unordered_set(sample).loss(torch.zeros(*batch, k)).shape == batch
+    model = swor.Factorized(torch.zeros(*batch, 20, 10).log_softmax(-1))
+    for draw in (swor.stochastic_beam_search, swor.ancestral_sample, swor.beam_search):
+        assert draw(model, 3).value.shape == (*batch, 3, 20)
+    assert swor.with_replacement(log_probs, 3).value.shape == (*batch, 3)
+    assert swor.top_k_and_sample(log_probs, 3, m="auto").value.shape == (*batch, 3)

@@ -1,0 +1,261 @@
+"""The contract of every estimator in ESTIMATORS, without a line of test code of its own."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from proofs import (
+    DISTRIBUTIONS,
+    Estimate,
+    Problem,
+    draws_of,
+    exact,
+    expected,
+    expected_in_batch,
+    z_scores,
+)
+from torch import Tensor, nn
+
+import swor
+from swor.estimators.estimator import Estimator, lift
+from swor.estimators.score_function import ScoreFunctionEstimate
+from swor.samplers.distributions import factorized
+
+NAMES = list(swor.ESTIMATORS)
+SMALL = ("categorical", "one_hot", "bernoulli", "two_categories")
+PRODUCTS = ("categoricals", "one_hots", "bernoullis", "square")
+COMBINATIONS = 60_000  # of draws that a sum goes through
+BIAS, ROUNDING = 1e-4, 1e-12
+FAR, NEAR = 8.0, 4.0  # standard errors: a bias, and none
+
+
+def made(entry: Estimator, name: str) -> Estimate:
+    """The estimator with a state as training might leave it: unbiased means unbiased for any."""
+    problem = Problem(name, 1)
+    estimate = entry.make(problem.dist, generator=torch.Generator().manual_seed(0))
+    if isinstance(estimate, nn.Module):
+        noise = torch.Generator().manual_seed(1)
+        estimate(problem.f, problem.dist, entry.smallest_k, generator=noise)  # to remember
+        with torch.no_grad():
+            for parameter in estimate.parameters():
+                parameter += 0.3 * torch.randn(
+                    parameter.shape, generator=noise, dtype=parameter.dtype
+                )
+    return estimate
+
+
+def sizes(entry: Estimator, name: str) -> list[int]:
+    """Some of the k that an entry allows: the smallest, the largest, and a few between."""
+    largest = entry.largest_k(Problem(name).dist) or entry.smallest_k + 4
+    return sorted({k for k in (entry.smallest_k, 2, 3, largest) if k <= largest})
+
+
+def cases(entry: Estimator, names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """Distributions and k of which all draws can be gone through."""
+    for name in names:
+        if not entry.defined_for(Problem(name).dist):
+            continue
+        outcomes = factorized(Problem(name).dist).outcomes
+        for k in (k for k in sizes(entry, name) if outcomes**k <= 100):
+            batch = 2 if entry.mixes_batch else None
+            combinations = math.prod(draws_of(made(entry, name), name, k, batch))
+            if combinations <= (100 if entry.mixes_batch else COMBINATIONS):
+                yield name, k
+
+
+def enumerated_bias(entry: Estimator, name: str, k: int) -> float:
+    """The largest bias of value and gradient, as a sum over all draws."""
+    mean = (expected_in_batch if entry.mixes_batch else expected)(made(entry, name), name, k)
+    return float((mean - exact(name)).abs().max())
+
+
+def sampled_bias(entry: Estimator, name: str, k: int) -> float:
+    """The largest bias of value and gradient in standard errors."""
+    return float(z_scores(made(entry, name), name, k, exact(name)).max())
+
+
+def prove(entry: Estimator) -> None:
+    """Prove that an entry is unbiased, or show that it is biased, in the way that it declares."""
+    if entry.proof == "enumeration":
+        biases = {case: enumerated_bias(entry, *case) for case in cases(entry, SMALL + PRODUCTS)}
+        none, some = ROUNDING, BIAS
+    elif entry.proof == "z-score":
+        some_names = ("categorical", "one_hot", "bernoulli", "one_hots", "square")
+        defined = [name for name in some_names if entry.defined_for(Problem(name).dist)]
+        biases = {(name, 1): sampled_bias(entry, name, 1) for name in defined}
+        none, some = NEAR, FAR
+    else:
+        raise AssertionError(f"the entry declares the proof {entry.proof!r}")
+    assert biases, "there is no case to prove anything with"
+    if entry.unbiased:
+        assert max(biases.values()) < none, f"declared unbiased: {biases}"
+    else:
+        assert max(biases.values()) > some, f"declared biased, and not shown to be: {biases}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bias_is_as_declared(name: str) -> None:
+    prove(swor.ESTIMATORS[name])
+
+
+def baseline_knows_the_sample(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
+    drawn = swor.sample(dist, k, replacement=True, generator=generator)
+    cost = f(drawn.value)
+    return swor.reinforce(drawn).loss(cost, baseline=cost.mean(-1, keepdim=True).detach())
+
+
+def twice_too_large(sample: swor.Sample) -> swor.Weights:
+    weights = swor.unordered_set(sample)
+    return replace(weights, weight=2.0 * weights.weight)
+
+
+def own_cost_in_the_mean(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
+    drawn = swor.sample(dist, k, replacement=True, generator=generator)
+    cost = f(drawn.value)
+    return swor.reinforce(drawn).loss(cost, baseline=cost.mean().detach())
+
+
+WRONG = {
+    "a wrong callable, enumerated": Estimator(
+        True, "none", baseline_knows_the_sample, proof="enumeration"
+    ),
+    "a wrong rule, enumerated": lift(
+        twice_too_large, swor.Scheme.WITHOUT_REPLACEMENT, unbiased=True, equation="none"
+    ),
+    "a wrong mixture of a batch, enumerated": Estimator(
+        True, "none", own_cost_in_the_mean, proof="enumeration", mixes_batch=True
+    ),
+    "wrong, sampled": replace(swor.ESTIMATORS["straight_through"], unbiased=True),
+    "a wrong scale, sampled": Estimator(
+        True,
+        "none",
+        lambda f, dist, k, generator=None: 1.1 * swor.arsm(f, dist, k, generator=generator),
+        proof="z-score",
+    ),
+    "unbiased and said to be biased, enumerated": replace(
+        swor.ESTIMATORS["unordered_set"], unbiased=False
+    ),
+    "unbiased and said to be biased, sampled": replace(swor.ESTIMATORS["arsm"], unbiased=False),
+    "unbiased without a proof": replace(swor.ESTIMATORS["reinforce"], proof=None),
+    "defined for nothing": replace(swor.ESTIMATORS["reinforce"], defined_for=lambda dist: False),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_entry_is_noticed(wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        prove(WRONG[wrong])
+
+
+def estimate_once(entry: Estimator, problem: Problem, k: int) -> tuple[Tensor, int]:
+    """An estimate, and how often it evaluated the cost."""
+    counted = 0
+
+    def f(x: Tensor) -> Tensor:
+        nonlocal counted
+        cost = problem.f(x)
+        counted += cost.shape[-1]
+        return cost
+
+    generator = torch.Generator().manual_seed(0)
+    estimate = entry.make(problem.dist, generator=generator)
+    return estimate(f, problem.dist, k, generator=generator), counted
+
+
+def check_shapes(entry: Estimator, name: str, dtype: torch.dtype) -> None:
+    one_hot = name in ("one_hot", "two_categories", "one_hots")  # torch refuses an empty batch
+    for batch in ((), (2, 3), *([] if one_hot else [(0,)])):
+        problem = Problem(name, *batch, dtype=dtype)
+        for k in sizes(entry, name):
+            value, counted = estimate_once(entry, problem, k)
+            assert value.shape == batch and value.dtype == dtype
+            assert counted == entry.evaluations(k, problem.dist)
+            assert problem.moments(value).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
+@pytest.mark.parametrize("dist", DISTRIBUTIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_dtypes_sizes_and_evaluations(name: str, dist: str, dtype: torch.dtype) -> None:
+    entry, problem = swor.ESTIMATORS[name], Problem(dist, dtype=dtype)
+    if not entry.defined_for(problem.dist):
+        with pytest.raises(TypeError, match=name):
+            entry(problem.f, problem.dist, entry.smallest_k)
+        return
+    check_shapes(entry, dist, dtype)
+    largest = entry.largest_k(problem.dist)
+    for k in (0, *([] if largest is None else [largest + 1])):
+        with pytest.raises(ValueError, match=f"k is {k}"):
+            entry(problem.f, problem.dist, k)
+
+
+def test_a_wrong_count_of_evaluations_is_noticed() -> None:
+    entry = replace(swor.ESTIMATORS["reinforce_greedy"], count=lambda k, dist: k)
+    with pytest.raises(AssertionError):
+        check_shapes(entry, "categorical", torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dist", ["categorical", "one_hots", "bernoullis"])
+@pytest.mark.parametrize("name", NAMES)
+def test_low_entropy_leaves_no_nan(name: str, dist: str, dtype: torch.dtype) -> None:
+    entry = swor.ESTIMATORS[name]
+    problem = Problem(dist, 20, dtype=dtype, logits=40.0 * DISTRIBUTIONS[dist][0].sign())
+    if not entry.defined_for(problem.dist):
+        pytest.skip(f"{name} is not defined for {dist}")
+    for k in sizes(entry, dist):
+        assert problem.moments(estimate_once(entry, problem, k)[0]).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_decides_everything(name: str) -> None:
+    entry, problem = swor.ESTIMATORS[name], Problem("square", 5)
+    first, again = (estimate_once(entry, problem, 2)[0] for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.equal(problem.moments(first), problem.moments(again))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_elements_of_a_batch_have_noise_of_their_own(name: str) -> None:
+    entry, problem = swor.ESTIMATORS[name], Problem("square", 50, 50)
+    gradient = problem.moments(estimate_once(entry, problem, 1)[0])[..., 1:]
+    assert not torch.equal(gradient[0], gradient[1])
+    assert not torch.equal(gradient[:, 0], gradient[:, 1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_that_of_its_function(name: str) -> None:
+    entry, function = swor.ESTIMATORS[name], getattr(swor, name)
+    if isinstance(function, ScoreFunctionEstimate):
+        assert entry.estimate is function
+    elif entry.rule is not None:
+        assert entry.rule is function
+    else:
+        assert entry.estimate is function
+
+
+@pytest.mark.parametrize("name", [n for n, entry in swor.ESTIMATORS.items() if entry.learns])
+def test_state_is_a_module_that_is_saved(name: str) -> None:
+    entry, problem = swor.ESTIMATORS[name], Problem("square", 3)
+    module = made(entry, "square")
+    assert isinstance(module, nn.Module) and module.state_dict()
+    other = entry.make(problem.dist)
+    other.load_state_dict(copy.deepcopy(module.state_dict()))
+    run = partial(module, problem.f, problem.dist, 2)
+    again = partial(other, problem.f, problem.dist, 2)
+    values = [call(generator=torch.Generator().manual_seed(5)) for call in (run, again)]
+    assert torch.equal(problem.moments(values[0]), problem.moments(values[1]))
+
+
+@pytest.mark.parametrize("name", [n for n, entry in swor.ESTIMATORS.items() if not entry.learns])
+def test_an_estimator_without_state_is_its_own_module(name: str) -> None:
+    entry = swor.ESTIMATORS[name]
+    assert entry.make(Problem("square").dist) is entry

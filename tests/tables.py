@@ -17,7 +17,9 @@ def logits(tokens, seed=0):
     return 2.0 * torch.randn(SYMBOLS, generator=seeded(1000 * seed + number))
 
 
-def completions(temperature=1.0, top_k=SYMBOLS, of=logits, symbols=SYMBOLS, length=LENGTH, end=END):
+def completions(
+    temperature=1.0, top_k=SYMBOLS, of=logits, symbols=SYMBOLS, length=LENGTH, ends=(END,)
+):
     """The log-probability of every possible completion."""
     law = {}
     for x in product(range(symbols), repeat=length):
@@ -28,7 +30,7 @@ def completions(temperature=1.0, top_k=SYMBOLS, of=logits, symbols=SYMBOLS, leng
             log_probs = row.masked_fill(row < least, -torch.inf).log_softmax(-1)
             log_p += log_probs[token].item()
             tokens.append(token)
-            if token == end:
+            if token in ends:
                 break
         if log_p > -math.inf:
             law[tuple(tokens)] = log_p

@@ -72,24 +72,25 @@ def llm(folder):
 
 
 @cache
-def law(which, temperature=1.0, top_k=SYMBOLS):
+def law(which, temperature=1.0, top_k=SYMBOLS, ends=(END,)):
     """The log-probability of every completion of a prompt, by transformers, without a cache."""
 
     @torch.no_grad()
     def of(tokens):
         return tiny()(torch.tensor([PROMPTS[which] + tokens]), use_cache=False).logits[0, -1]
 
-    return tables.completions(temperature, top_k, of, SYMBOLS, LENGTH, END)
+    return tables.completions(temperature, top_k, of, SYMBOLS, LENGTH, ends)
 
 
-def unpadded(row):
+def unpadded(row, ends=(END,)):
     tokens = row.tolist()
-    return tuple(tokens[: tokens.index(END) + 1]) if END in tokens else tuple(tokens)
+    length = next((t + 1 for t, token in enumerate(tokens) if token in ends), LENGTH)
+    return tuple(tokens[:length])
 
 
-def check_log_probabilities(sample, laws):
+def check_log_probabilities(sample, laws, ends=(END,)):
     for b, expected in enumerate(laws):
-        drawn = [unpadded(row) for row in sample.value[b]]
+        drawn = [unpadded(row, ends) for row in sample.value[b]]
         assert len(set(drawn)) == sample.k and set(drawn) <= set(expected)
         for row, tokens in zip(sample.value[b].tolist(), drawn, strict=True):
             assert row[len(tokens) :] == [PAD] * (LENGTH - len(tokens))
@@ -106,6 +107,14 @@ def test_log_probabilities_are_those_of_transformers(llm, settings):
     check_log_probabilities(sample, [law(which, **settings) for which in range(2)])
     weights = swor.unordered_set(sample)
     assert torch.allclose(weights.weight.sum(-1), torch.ones(2))
+
+
+def test_other_tokens_may_end_a_completion(llm):
+    ends, laws = (END, 3), [law(which, ends=(END, 3)) for which in range(2)]
+    k = min(len(x) for x in laws)
+    sample = sample_completions(llm, PROMPTS, k=k, max_new_tokens=LENGTH, stop_token_ids=[3])
+    check_log_probabilities(sample, laws, ends)
+    assert (sample.log_rest == -torch.inf).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.6, "top_k": 3}], ids=str)

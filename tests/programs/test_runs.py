@@ -395,25 +395,48 @@ def test_extra_runs_make_any_limit_unbiased(limits, extra):
     assert abs(mean - EXACT) <= 1e-12
 
 
+LOGITS = ROOT[:2].clone().requires_grad_()
+PAIRS = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
+
+
+def pair(choose):
+    """The cost of two coins that can be learnt: four runs."""
+    log_probs = LOGITS.log_softmax(-1)
+    return PAIRS[choose(log_probs) + choose(log_probs)].item()
+
+
+def value_and_gradient(loss):
+    return torch.cat([loss.detach().reshape(1), *torch.autograd.grad(loss, LOGITS)])
+
+
+def assert_unbiased(experiment):
+    """In value and in gradient, by going through all runs."""
+    mean = sum(probability * found for probability, found in outcomes(experiment, PICK))
+    p = LOGITS.softmax(-1)
+    exact = (torch.stack([p[0] ** 2, 2.0 * p[0] * p[1], p[1] ** 2]) * PAIRS).sum()
+    assert torch.allclose(mean, value_and_gradient(exact), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    "rule", [swor.unordered_set, swor.sum_and_sample, swor.raj, swor.single_sample]
+)
+def test_rules_are_unbiased_on_runs(rule, k):
+    def estimate():
+        runs = swor.DistinctRuns(pair)
+        runs.draw(k)
+        return value_and_gradient(rule(runs.sample()).loss(runs.costs()))
+
+    assert_unbiased(estimate)
+
+
 def test_extra_runs_leave_the_gradient_unbiased():
-    logits = ROOT[:2].clone().requires_grad_()
-    costs = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
-
-    def pair(choose):
-        log_probs = logits.log_softmax(-1)
-        return costs[choose(log_probs) + choose(log_probs)].item()
-
-    def gradient():
+    def estimate():
         runs = swor.DistinctRuns(pair)
         runs.draw_until(standard_error=0.3, at_least=2, extra=1)
-        loss = swor.sum_and_sample(runs.sample(), m=1).loss(runs.costs())
-        return torch.autograd.grad(loss, logits)[0]
+        return value_and_gradient(swor.sum_and_sample(runs.sample(), m=1).loss(runs.costs()))
 
-    mean = sum(probability * g for probability, g in outcomes(gradient, PICK))
-    p = logits.softmax(-1)
-    exact = (torch.stack([p[0] ** 2, 2.0 * p[0] * p[1], p[1] ** 2]) * costs).sum()
-    (expected,) = torch.autograd.grad(exact, logits)
-    assert torch.allclose(mean, expected, rtol=0, atol=1e-12)
+    assert_unbiased(estimate)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from measure import report, timings
 from torch import Tensor
 
 import swor
-from swor.experiments.tsp import AttentionModel, random_instances, tour_length
+from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
+from swor.experiments.tsp.problem import random_instances, tour_length
 from swor.samplers.model import log_prob
 
 ONE_PASS, STEPPING = "log p in one pass, with backward", "log p step by step, with backward"

@@ -6,9 +6,9 @@ import torch
 from measure import report, timings
 
 import swor
-from swor.experiments.data import Images
-from swor.experiments.task import Place, seeded
-from swor.experiments.vae.settings import VAE
+from swor.experiments.runs.images import Images
+from swor.experiments.runs.task import Place, seeded
+from swor.experiments.vae.settings import VAESettings
 from swor.experiments.vae.task import VAETask
 
 BATCH, K = 200, 4
@@ -17,7 +17,7 @@ BATCH, K = 200, 4
 def task(estimator: str, dims: int, k: int = K) -> VAETask:
     """A task on images of the size of MNIST's."""
     images = (torch.rand(BATCH, 784, generator=seeded("images")) > 0.87).to(torch.uint8)
-    settings = VAE(estimator=estimator, k=k, dims=dims, batch_size=BATCH, cpu=True)
+    settings = VAESettings(estimator=estimator, k=k, dims=dims, batch_size=BATCH, cpu=True)
     return VAETask(settings, Images(images, images, images, (28, 28)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, get_type_hints
@@ -19,40 +19,40 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "bernoulli": Command(
-        "swor.experiments.bernoulli.run:bernoulli",
+        "swor.experiments.bernoulli.command:bernoulli",
         "Figure 1: exact variances on the Bernoulli toy problem, and the optimisation run",
     ),
     "tsp": Command(
-        "swor.experiments.tsp.run:tsp",
+        "swor.experiments.tsp.command:tsp",
         "Figure 3: train the Attention Model on the travelling salesman problem",
     ),
     "tsp-solve": Command(
-        "swor.experiments.tsp.solve:tsp_solve",
+        "swor.experiments.tsp.command:tsp_solve",
         "solve given instances with a trained model, and draw the tours",
     ),
     "tsp-figures": Command(
-        "swor.experiments.tsp.figures:tsp_figures",
+        "swor.experiments.tsp.command:tsp_figures",
         "Figure 3: plot the optimality gap against training steps and instances",
     ),
     "vae": Command(
-        "swor.experiments.vae.run:vae",
+        "swor.experiments.vae.command:vae",
         "Figure 2: train the categorical VAE with one estimator",
     ),
     "vae-variance": Command(
-        "swor.experiments.vae.variance:vae_variance",
+        "swor.experiments.vae.command:vae_variance",
         "Table 1: measure the gradient variance of estimators on a trained VAE",
     ),
     "vae-figures": Command(
-        "swor.experiments.vae.figures:vae_figures",
+        "swor.experiments.vae.command:vae_figures",
         "Figure 2: plot training curves, reconstructions and samples of VAE runs",
     ),
     "lm": Command(
-        "swor.experiments.lm.run:lm",
+        "swor.experiments.lm.command:lm",
         "train a small language model to sort digits from the rewards of k completions",
         "experiments,transformers",
     ),
     "lm-figures": Command(
-        "swor.experiments.lm.figures:lm_figures",
+        "swor.experiments.lm.command:lm_figures",
         "plot rewards, duplicates and groups without signal of language model runs",
     ),
     "explore": Command(
@@ -128,51 +128,43 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Read the settings of a command and call it."""
     import tyro
 
-    from swor.experiments.errors import UserError
-    from swor.experiments.interrupt import terminable
-    from swor.experiments.resume import defaults
+    from swor.experiments.runs.errors import UserError
+    from swor.experiments.runs.interrupt import terminable
+    from swor.experiments.runs.settings import defaults
 
     module, function = command.function.split(":")
     target = getattr(import_module(module), function)
     (kind,) = (hint for key, hint in get_type_hints(target).items() if key != "return")
     try:
-        default = defaults(kind, arguments)
-    except UserError as error:
-        return fail(str(error), 1)
-    try:
         settings, unknown = tyro.cli(
             kind,
             prog=f"swor {name}",
             args=arguments,
-            default=default,
+            default=defaults(kind, arguments),
             return_unknown_args=True,
+            config=(tyro.conf.OmitArgPrefixes,),  # nested settings have plain options
         )
-    except SystemExit as stop:  # tyro has printed the help or an error message
-        return int(stop.code or 0)
-    except UserError as error:
-        return fail(str(error), 1)
-    if unknown:
-        return fail(
-            f"'swor {name}' has no option {unknown[0]!r}; expected {one_of(options(kind))}.", 2
-        )
-    try:
+        if unknown:
+            expected = one_of(dict.fromkeys(options(kind)))
+            return fail(f"'swor {name}' has no option {unknown[0]!r}; expected {expected}.", 2)
         with terminable():
             target(settings)
+    except SystemExit as stop:  # tyro has printed the help or an error message
+        return int(stop.code or 0)
     except (UserError, OSError) as error:
         return fail(str(error), 1)
     return 0
 
 
-def options(kind: Any, prefix: str = "--") -> Iterator[str]:
+def options(kind: Any) -> Iterator[str]:
     """Return the options for the fields of settings, including those of nested settings."""
     hints = get_type_hints(kind)
     for field in fields(kind):
-        name = prefix + field.name.replace("_", "-")
         hint = hints[field.name]
-        yield from options(hint, f"{name}.") if is_dataclass(hint) else (name,)
+        yield from options(hint) if is_dataclass(hint) else (f"--{field.name.replace('_', '-')}",)
 
 
-def one_of(names: Iterator[str] | dict[str, Command]) -> str:
+def one_of(names: Iterable[str]) -> str:
     """List the valid choices for an error message."""
     return "one of " + ", ".join(names)
 

@@ -9,8 +9,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import swor
-from swor.experiments.processes import Processes
-from swor.experiments.task import seeded
+from swor.experiments.runs.processes import Processes
+from swor.experiments.runs.task import seeded
 from swor.integrations.distributed import gumbel_top_k_sharded
 
 SIZES = {2: (5, 200), 4: (3, 0, 130, 1)}  # uneven, an empty one, and one smaller than k + 1

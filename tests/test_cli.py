@@ -1,9 +1,7 @@
-"""The command line, and the folder of a run."""
+"""The command line."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -12,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from swor import cli
-from swor.experiments import folder
-from swor.experiments.errors import UserError
+from swor.experiments.runs.errors import UserError
 
 pytest.importorskip("tyro")
 
@@ -89,9 +86,9 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["bernouli"], 2, "there is no command 'bernouli'; expected one of bernoulli"),
         (["--fast"], 2, "there is no option '--fast'"),
-        (["toy", "--speed", "3"], 2, "expected one of --number-of, --wrong, --inner.rate"),
+        (["toy", "--speed", "3"], 2, "expected one of --number-of, --wrong, --rate"),
         (["toy", "--number-of", "x"], 2, "--number-of"),
-        (["bernoulli", "--eta", "nan"], 2, "from -15 to 15"),
+        (["bernoulli", "--eta", "nan"], 1, "from -15 to 15"),
         (["toy", "--wrong", "user"], 1, "swor: model.bin is no model"),
         (["toy", "--wrong", "folder"], 1, "there is something"),
         (["toy", "--wrong", "package"], 1, "pip install 'swor[experiments]'"),
@@ -127,48 +124,3 @@ def test_as_a_module(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "taken exists; expected a new or empty folder" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-# The folder of a run
-
-
-def test_a_folder_is_new(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    folder.create(tmp_path / "empty")
-    made = folder.create(tmp_path / "a" / "b")
-    made.write_text("x.txt", "x")
-    with pytest.raises(FileExistsError, match="--out"):
-        folder.create(made.path)
-    with pytest.raises(FileExistsError, match="exists"):
-        folder.create(made.path / "x.txt")
-    assert (made.path / "x.txt").read_text() == "x"
-
-
-def test_the_first_free_name(tmp_path: Path) -> None:
-    assert folder.unused(tmp_path, "run").name == "run-1"
-    folder.create(tmp_path / "run-1")
-    assert folder.unused(tmp_path, "run").name == "run-2"
-
-
-def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
-    run = folder.RunFolder(tmp_path)
-    run.write_text("x.txt", "before")
-
-    def fail() -> None:
-        with run.replacing("x.txt") as draft:
-            draft.write_text("half")
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        fail()
-    assert os.listdir(tmp_path) == ["x.txt"]
-    assert (tmp_path / "x.txt").read_text() == "before"
-
-
-def test_settings_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/somewhere/swor", "toy", "--wrong", "a b"])
-    folder.create(tmp_path / "run").write_settings(Settings(inner=Inner(rate=float("inf"))))
-    kept = json.loads((tmp_path / "run" / "settings.json").read_text())
-    assert kept["settings"] == {"number_of": 3, "wrong": "", "inner": {"rate": "inf"}}
-    assert kept["command"] == "swor toy --wrong 'a b'"
-    assert {"python", "swor", "torch"} <= set(kept["versions"])

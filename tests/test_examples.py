@@ -22,7 +22,7 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "vae": lambda example: example.main(epochs=2),
 }
 TESTED_ELSEWHERE = {
-    "compare_estimators": "test_diagnostics.py",
+    "compare_estimators": "diagnostics/test_compare.py",
     "routing_rl4co": "integrations/test_rl4co.py",
 }
 NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}

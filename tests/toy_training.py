@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor, distributed, nn
 
 from swor.baselines import batch_mean
-from swor.experiments.task import Place, Task, Training, seeded
-from swor.experiments.training import train
+from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+from swor.experiments.runs.task import Place, Task, seeded
+from swor.experiments.runs.training import train
+
+SCRIPT = Path(__file__)
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parent.parent)}
 
 
 class Toy(Task[Tensor]):
@@ -71,7 +76,14 @@ class Plain(Toy):
         self.steps = 1
 
 
-SETTINGS = Training(epochs=3, log_every=4, checkpoint_every=5, cpu=True)
+@dataclass(frozen=True, kw_only=True)
+class ToySettings(TrainingSettings):
+    """Settings of a run of the toy."""
+
+    epochs: int = field(default=10, metadata=MAY_CHANGE)
+
+
+SETTINGS = ToySettings(epochs=3, log_every=4, checkpoint_every=5, cpu=True)
 
 
 def main() -> None:
@@ -87,7 +99,7 @@ def main() -> None:
     killed = given.kill_at and rank == given.kill_rank
     if given.one_step:
         task: Toy = Plain()
-        train(task, given.folder, Training(epochs=1, cpu=True))
+        train(task, given.folder, ToySettings(epochs=1, cpu=True))
     else:
         task = Toy(strike=(given.kill_at, signal.SIGKILL) if killed else None)
         train(task, given.folder, SETTINGS, resume=given.resume)

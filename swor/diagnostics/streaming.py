@@ -1,11 +1,13 @@
-r"""Mean and variance of a stream of vectors in one pass.
+r"""The mean and the variance of a stream of vectors in one pass, by the method of Welford (1962).
 
-Compare each $x_i$ with the mean of those before it (Welford): with
+Each $x_i$ is compared with the mean of those before it: with
 $d_i = \frac{i-1}{i} (x_i - \bar x_{i-1})^2$,
 
 $$\sum_{i \le n} d_i = \sum_{i \le n} (x_i - \bar x_n)^2, \qquad E[d_i] = \text{Var}[x] \quad (i \ge 2).$$
 
-So the variance is the mean of the $d_i$, and their own spread is its standard error.
+So the variance is the mean of the $d_i$, and the spread of the $d_i$ gives its standard error. Where only the
+total variance of groups of coordinates is of interest, such as the parameters of a network, the
+$d_i$ of a group are added up first.
 """
 
 from __future__ import annotations
@@ -17,27 +19,28 @@ from torch import Tensor
 
 
 class Stream(NamedTuple):
-    """What is kept of the vectors so far; its size does not depend on how many there were."""
+    """The running sums of the vectors so far; their size does not depend on the number of vectors."""
 
     seen: int
     mean: Tensor  # (m,)
-    squares: Tensor  # (m,), the sum of d
-    fourths: Tensor  # (m,), the sum of d²
+    squares: Tensor  # (m,) or (groups,), the sum of d
+    fourths: Tensor  # (m,) or (groups,), the sum of d²
     total_fourths: Tensor  # (), the sum of (Σ_m d)²
+    groups: tuple[int, ...] = ()
 
     @property
     def variance(self) -> Tensor:
-        """Unbiased, (m,)."""
+        """The unbiased variance, (m,); with groups the total variance of each, (groups,)."""
         return self.squares / (self.seen - 1)
 
     @property
     def mean_error(self) -> Tensor:
-        """Standard error of the mean, (m,)."""
+        """The standard error of the mean, (m,); not defined with groups."""
         return torch.sqrt(self.variance / self.seen)
 
     @property
     def variance_error(self) -> Tensor:
-        """Standard error of the variance, (m,)."""
+        """The standard error of the variance, (m,) or (groups,)."""
         return _error(self.squares, self.fourths, self.seen - 1)
 
     @property
@@ -47,42 +50,60 @@ class Stream(NamedTuple):
 
     @property
     def total_error(self) -> Tensor:
-        """Standard error of the sum of all variances, ()."""
+        """The standard error of the sum of all variances, ()."""
         return _error(self.squares.sum(), self.total_fourths, self.seen - 1)
 
 
 def _error(squares: Tensor, fourths: Tensor, n: int) -> Tensor:
     spread = fourths / n - (squares / n).square()
-    return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may come out as -1e-17
+    return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may be -1e-17 by rounding
 
 
-def start(m: int, device: torch.device | None = None) -> Stream:
-    """Nothing yet, of vectors of m numbers."""
-    zero = torch.zeros(m, dtype=torch.float64, device=device)
-    return Stream(0, zero, zero, zero, zero.sum())
+def start(m: int, device: torch.device | None = None, *, groups: tuple[int, ...] = ()) -> Stream:
+    """Return the sums of an empty stream of vectors of m numbers.
+
+    Args:
+        m: the number of coordinates.
+        device: of the vectors.
+        groups: sizes of consecutive groups of coordinates, which add up to m; only the total
+            variance of each group is kept. By default that of every coordinate.
+    """
+    mean = torch.zeros(m, dtype=torch.float64, device=device)
+    zero = mean.new_zeros(len(groups) or m)
+    return Stream(0, mean, zero, zero, zero.sum(), groups)
 
 
 def update(stream: Stream, x: Tensor) -> Stream:
-    """Take in more vectors.
+    """Add vectors to a stream.
 
     Args:
-        stream: those before.
-        x: (chunk, m).
+        stream: the vectors so far.
+        x: more vectors, (chunk, m).
 
     >>> stream = start(1)
     >>> for chunk in torch.tensor([1.0, 2.0, 4.0, 5.0]).split(3):
     ...     stream = update(stream, chunk.unsqueeze(-1))
     >>> stream.mean, stream.variance
     (tensor([3.], dtype=torch.float64), tensor([3.3333], dtype=torch.float64))
+
+    References:
+        | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
+        | https://doi.org/10.1080/00401706.1962.10490022
     """
     n = stream.seen + torch.arange(1, len(x) + 1, device=x.device).unsqueeze(-1)
     centred = x.to(stream.mean) - stream.mean
-    before = (centred.cumsum(0) - centred) / (n - 1).clamp(min=1)  # the first has none before it
-    d = (centred - before).square() * (n - 1) / n
+    difference = centred
+    if len(x) > 1:  # also compare with those before in the chunk; the first has none
+        difference = centred - (centred.cumsum(0) - centred) / (n - 1).clamp(min=1)
+    d = difference.square()
+    if stream.groups:
+        d = torch.stack([part.sum(-1) for part in d.split(stream.groups, dim=-1)], dim=-1)
+    d = d * (n - 1) / n
     return Stream(
         stream.seen + len(x),
         stream.mean + centred.sum(0) / (stream.seen + len(x)),
         stream.squares + d.sum(0),
         stream.fourths + d.square().sum(0),
         stream.total_fourths + d.sum(-1).square().sum(),
+        stream.groups,
     )

@@ -15,7 +15,8 @@ from swor.estimators.unordered import murthy_variance
 from swor.math.logspace import working_dtype
 from swor.programs.limits import Limits
 from swor.samplers.stream import threshold
-from swor.samplers.tree import Node, Walk
+from swor.samplers.tree import Node
+from swor.samplers.walk import Walk
 from swor.types import Sample, Scheme
 
 Choose = Callable[[Tensor], int]  # from log-probabilities (n,) to the index of an option
@@ -31,7 +32,7 @@ class DistinctRuns(Generic[Result]):
     choice, as often as it likes. The probability of a run is the product of those of its choices. Every
     run has the law of the program among the runs that were not drawn yet, so that at any time the runs
     are a sample without replacement, and their number need not be known in advance (incremental
-    sampling; Shi, Bieber and Sutton 2020, https://proceedings.mlr.press/v119/shi20a.html).
+    sampling; Shi, Bieber and Sutton 2020, https://arxiv.org/abs/2002.09067).
 
     After the same choices the program must offer the same options with the same probabilities. Make a
     new object when these change, for instance after a step of an optimiser. For a model that extends

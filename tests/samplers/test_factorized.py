@@ -48,7 +48,7 @@ def check_order_and_sets(value, log_p: dict, k):
     assert chi_square(sets, set_law, len(value)) > 1e-3
 
 
-@pytest.mark.parametrize("way", ["_of_table", "_of_stream", "_of_search"])
+@pytest.mark.parametrize("way", ["_from_table", "_from_stream", "_from_search"])
 def test_all_ways_through_a_product_have_the_same_law(way):
     log_probs = log_probabilities(2, 3, scale=1.5)
     model = swor.Factorized(log_probs.expand(DRAWS, 2, 3))
@@ -62,7 +62,7 @@ def test_all_ways_through_a_product_have_the_same_law(way):
 def test_a_stream_goes_on_where_its_draws_repeat():
     """Nearly all mass on one outcome: every stream falls short, and the search completes it."""
     log_probs = torch.tensor([[0.0, -20.0, -25.0], [0.0, -21.0, -22.0]]).double().log_softmax(-1)
-    found = swor.Factorized(log_probs.expand(5000, 2, 3))._of_stream(3, seeded())
+    found = swor.Factorized(log_probs.expand(5000, 2, 3))._from_stream(3, seeded())
     law = {x: log_probs[0, x[0]] + log_probs[1, x[1]] for x in product(range(3), repeat=2)}
     check_order_and_sets(found.value, law, 3)
     for row, rest in zip(found.value[:5].tolist(), found.log_rest[:5], strict=True):
@@ -74,7 +74,7 @@ def test_mass_outside_a_sample_of_a_product_does_not_cancel():
     log_probs = (torch.tensor([[0.0, -30.0], [0.0, -35.0], [0.0, -60.0]]).double()).log_softmax(-1)
     value = torch.tensor([[[0, 0, 0], [1, 0, 0]]])
     log_p = swor.Factorized(log_probs[None]).log_prob(value)
-    outside = stream.log_mass_outside(log_probs[None], value, log_p)
+    outside = stream.log_mass_outside_product(log_probs[None], value, log_p)
     expected = [x for x in product(range(2), repeat=3) if list(x) not in value[0].tolist()]
     exact = swor.Factorized(log_probs).log_prob(torch.tensor(expected)).logsumexp(-1)
     assert torch.allclose(outside, exact, rtol=1e-12)

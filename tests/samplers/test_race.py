@@ -31,8 +31,8 @@ def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
     else:
         ways = {
             "beams": lambda: search(model, k, generator=seeded()),
-            "stream": lambda: model._of_stream(k, seeded()),
-            "fused": lambda: model._of_search(k, seeded()),
+            "stream": lambda: model._from_stream(k, seeded()),
+            "fused": lambda: model._from_search(k, seeded()),
         }
         _, log_p, log_rest, kappa = ways[draw]()
     t1, t2, t3 = 1.0, -torch.expm1(log_p[:, 0]), log_rest.exp()

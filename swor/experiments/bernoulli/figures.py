@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from swor.experiments.bernoulli.curves import CURVES, Curve
-from swor.experiments.bernoulli.trajectory import Point
-from swor.experiments.bernoulli.variances import Variance
+from swor.experiments.bernoulli.problem import CURVES
+from swor.experiments.bernoulli.task import GRADIENTS, Point, Variance
+from swor.experiments.runs.appearance import appearance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-class Style(NamedTuple):
-    """Colour and marker say the family, line and fill the baseline."""
+def variance_figure(points: Sequence[Variance]) -> Figure:
+    """Figure 1: variance against evaluations on a log scale, one panel for each η.
 
-    colour: str  # of Okabe and Ito (2008), which colour-blind readers can tell apart
-    marker: str
-
-
-STYLES = {
-    "reinforce": Style("#000000", "s"),
-    "deterministic_sum_and_sample": Style("#E69F00", "^"),
-    "sum_and_sample": Style("#009E73", "v"),
-    "importance_weighted": Style("#CC79A7", "D"),
-    "unordered_set": Style("#0072B2", "o"),
-}
-LINES = {"none": (0, (4, 2)), "sampled": (0, (1, 1.2)), "built-in": "-"}
-
-
-def figure1(points: Sequence[Variance]) -> Figure:
-    """Variance against evaluations on a log scale, one panel for each η.
-
-    A variance of 0 or of infinity is in a band of its own, below or above the scale.
+    Variances of 0 and of infinity are in bands of their own, below and above the scale.
     """
     from matplotlib.figure import Figure
 
@@ -58,91 +41,81 @@ def _panel(ax: Axes, points: Sequence[Variance]) -> None:
     logs = [p.log_variance / math.log(10.0) for p in points if math.isfinite(p.log_variance)]
     low, high = math.floor(min(logs)), math.ceil(max(logs))
     gap = 0.06 * (high - low)
-    none, infinite = 10.0 ** (low - gap), 10.0 ** (high + gap)
+    zero, infinite = 10.0 ** (low - gap), 10.0 ** (high + gap)
     ax.set_yscale("log")
     for curve in CURVES:
-        _draw(ax, curve, [point for point in points if point.estimator == curve.name], infinite)
-    _whole_domain(ax, [point for point in points if point.variance == 0.0], none)
+        _draw(
+            ax, curve.name, [point for point in points if point.estimator == curve.name], infinite
+        )
+    _whole_domain(ax, [point for point in points if point.variance == 0.0], zero)
     decades = LogLocator(numticks=8).tick_values(10.0**low, 10.0**high)
     decades = [y for y in decades if 10.0**low <= y <= 10.0**high]
     labels = [f"$10^{{{round(math.log10(y))}}}$" for y in decades]
-    ax.yaxis.set_major_locator(FixedLocator([none, *decades, infinite]))
+    ax.yaxis.set_major_locator(FixedLocator([zero, *decades, infinite]))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_yticklabels(["0", *labels, "∞"])
     for edge, end in ((low, low - 2 * gap), (high, high + 2 * gap)):
         ax.axhspan(10.0**edge, 10.0**end, color="0.93", zorder=0)
     ax.set_ylim(10.0 ** (low - 2 * gap), 10.0 ** (high + 2 * gap))
-    ax.annotate(
-        "infinite for k ≤ 3", (3.6, infinite), va="center", fontsize="x-small", color="0.35"
-    )
+    _note(ax, "infinite for k ≤ 3", 3.6, infinite)
     ax.set_xticks(range(1, 17))
     ax.grid(alpha=0.25)
 
 
-def _draw(ax: Axes, curve: Curve, points: Sequence[Variance], infinite: float) -> None:
-    usual = [point for point in points if math.isfinite(point.log_variance)]
+def _draw(ax: Axes, name: str, points: Sequence[Variance], infinite: float) -> None:
+    finite = [point for point in points if math.isfinite(point.log_variance)]
+    look = appearance(name)
     ax.plot(
-        [point.evaluations for point in usual],
-        [point.variance for point in usual],
-        label=curve.label,
-        linestyle=LINES[curve.baseline],
+        [point.evaluations for point in finite],
+        [point.variance for point in finite],
+        label=look.label,
+        linestyle=look.line,
         linewidth=1.4,
-        **_look(curve),
+        **_points(name),
     )
     beyond = [point.evaluations for point in points if point.variance == math.inf]
-    ax.plot(beyond, [infinite] * len(beyond), linestyle="none", **_look(curve))
+    ax.plot(beyond, [infinite] * len(beyond), linestyle="none", **_points(name))
 
 
-def _whole_domain(ax: Axes, points: Sequence[Variance], none: float) -> None:
-    """Points of variance 0, side by side: they would all coincide."""
+def _whole_domain(ax: Axes, points: Sequence[Variance], zero: float) -> None:
+    """Draw the points of variance 0 side by side: they would all coincide."""
     for i, point in enumerate(points):
         aside = 0.36 * (i - 0.5 * (len(points) - 1))
-        curve = next(curve for curve in CURVES if curve.name == point.estimator)
-        ax.plot(point.evaluations + aside, none, linestyle="none", **_look(curve))
-    note = "none at k = 8, the whole domain"
-    ax.annotate(note, (9.3, none), va="center", fontsize="x-small", color="0.35")
+        ax.plot(point.evaluations + aside, zero, linestyle="none", **_points(point.estimator))
+    _note(ax, "none at k = 8, the whole domain", 9.3, zero)
 
 
-def _look(curve: Curve) -> dict[str, Any]:
-    style = next(style for family, style in STYLES.items() if curve.name.startswith(family))
-    filled = style.colour if curve.baseline == "built-in" else "white"
+def _points(name: str) -> dict[str, Any]:
+    look = appearance(name)
     return {
-        "color": style.colour,
-        "marker": style.marker,
-        "markerfacecolor": filled,
+        "color": look.colour,
+        "marker": look.marker,
+        "markerfacecolor": look.face,
         "markersize": 5.5,
     }
 
 
-LABELS = {
-    "reinforce": ("REINFORCE, built-in baseline", "#D55E00", "-"),
-    "unordered_set": ("Unordered set, built-in baseline", "#0072B2", "-"),
-    "exact": ("Exact gradient", "#000000", (0, (4, 3))),
-}
+def _note(ax: Axes, text: str, x: float, y: float) -> None:
+    ax.annotate(text, (x, y), va="center", fontsize="x-small", color="0.35")
 
 
 def trajectory_figure(path: Sequence[Point], k: int) -> Figure:
-    """The loss during optimisation: its mean over the runs, and the band that 8 of 10 runs are in."""
+    """The loss during optimisation: its mean over the runs, and the 10th to the 90th percentile."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
-    for name, (label, colour, line) in LABELS.items():
-        mine = [point for point in path if point.estimator == name]
+    for name in reversed(GRADIENTS):
+        mine, look = [point for point in path if point.estimator == name], appearance(name)
         step = [point.step for point in mine]
-        ax.fill_between(
-            step,
-            [point.loss_10 for point in mine],
-            [point.loss_90 for point in mine],
-            color=colour,
-            alpha=0.2,
-            linewidth=0,
-        )
-        ax.plot(step, [p.loss_mean for p in mine], color=colour, linestyle=line, label=label)
+        low, high = [p.loss_10 for p in mine], [p.loss_90 for p in mine]
+        ax.fill_between(step, low, high, color=look.colour, alpha=0.2, linewidth=0)
+        mean = [p.loss_mean for p in mine]
+        ax.plot(step, mean, color=look.colour, linestyle=look.line, label=look.label)
     ax.set_title(
-        f"Gradient descent with k = {k} samples: mean, 10th to 90th percentile of the runs"
+        f"Gradient descent with k = {k} samples: mean, 10th to 90th percentile of the runs",
+        fontsize="medium",
     )
-    ax.title.set_fontsize("medium")
     ax.set_xlabel("step")
     ax.set_ylabel(r"loss $L(\eta)$")
     ax.legend(frameon=False)

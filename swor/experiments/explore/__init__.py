@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from swor.experiments.folder import RunFolder
+from swor.experiments.runs.folder import RunFolder
 
 PARTS = {"STYLE": "explorer.css", "MATHS": "maths.js", "SCRIPT": "explorer.js"}
 

@@ -6,32 +6,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from swor.experiments.errors import UserError, check_positive
-from swor.experiments.resume import MAY_CHANGE
-from swor.experiments.task import Training
+import tyro
+
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModel(Training):
+class LMSettings(TrainingSettings):
     """Train a small GPT from scratch to sort digits, by a reward for its completions.
 
     Attributes:
+        epochs: number of epochs in all; a resumed run may be given more.
         estimator: unordered_set of distinct completions, or reinforce, the leave-one-out estimator
             of independent ones.
         k: completions per prompt.
-        digits: of a prompt.
-        base: the number of different digits.
+        digits: number of digits of a prompt.
+        base: number of different digits.
         batch_size: prompts per step, shared by all processes.
         learning_rate: of Adam.
         layers: of the GPT.
         width: of the GPT.
         heads: of the GPT; they share the width.
         validate_every: steps of an epoch, after which the model is validated.
-        validation_size: the number of prompts to validate with.
-        out: folder of the run; by default a new one in runs/.
-        resume: folder of a run to continue; its settings become the defaults.
+        validation_size: number of prompts to validate with.
     """
 
+    epochs: int = field(default=10, metadata=MAY_CHANGE)
     estimator: Literal["unordered_set", "reinforce"] = "unordered_set"
     k: int = 4
     digits: int = 5
@@ -45,18 +46,30 @@ class LanguageModel(Training):
     validate_every: int = 100
     validation_size: int = 500
     log_every: int = 25
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
-    def check(self) -> None:
-        """Refuse settings that make no sense."""
-        if self.k < 2:
-            raise UserError(f"k is {self.k}; expected at least 2, to compare completions.")
-        if self.base < 2:
-            raise UserError(f"base is {self.base}; expected at least 2 different digits.")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 2, "k", "base")
         check_positive(self, "digits", "batch_size", "layers", "width", "heads", "validate_every")
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
                 "can share. Choose a multiple."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMFigures:
+    """Draw what runs of swor lm logged: a thin line per run, a thick one for their mean.
+
+    Attributes:
+        runs: folders of runs of swor lm, of the same number of steps.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("no runs were given; expected folders of runs of swor lm.")

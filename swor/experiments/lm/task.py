@@ -9,8 +9,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import swor
 from swor.diagnostics.groups import group_statistics
 from swor.experiments.lm.problem import Sorting
-from swor.experiments.lm.settings import LanguageModel
-from swor.experiments.task import Place, Task, seeded
+from swor.experiments.lm.settings import LMSettings
+from swor.experiments.runs.task import Place, Task, seeded
 from swor.integrations.transformers import (
     ancestral_completions,
     beam_completions,
@@ -25,7 +25,7 @@ class SortingTask(Task[Tensor]):
         settings: of the run.
     """
 
-    def __init__(self, settings: LanguageModel) -> None:
+    def __init__(self, settings: LMSettings) -> None:
         self.settings = settings
         self.problem = Sorting(settings.digits, settings.base)
         self.steps, self.examples = settings.validate_every, settings.batch_size
@@ -57,7 +57,7 @@ class SortingTask(Task[Tensor]):
         return place.share(everyone).to(self._device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """The surrogate of the negative reward, and what its groups tell."""
+        """The surrogate of the negative reward, and statistics of its groups."""
         distinct = self.settings.estimator == "unordered_set"
         draw = sample_completions if distinct else ancestral_completions
         sample = draw(

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swor.experiments.errors import UserError
-from swor.experiments.folder import RunFolder, create
 from swor.experiments.reproduce.execution import (
     Outcome,
     as_completed,
@@ -21,6 +19,8 @@ from swor.experiments.reproduce.execution import (
 )
 from swor.experiments.reproduce.settings import FULL, SHORT, Settings, Sizes
 from swor.experiments.reproduce.steps import Step, all_steps
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder, create
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import torch
 
-from swor.experiments.errors import UserError
-from swor.experiments.folder import RunFolder
 from swor.experiments.reproduce.settings import Backend
 from swor.experiments.reproduce.steps import RESUMABLE, Step
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

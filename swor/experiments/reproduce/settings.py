@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from swor.experiments.data import Name
-from swor.experiments.errors import UserError
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.images import Name
 
 Backend = Literal["loky", "ray", "dask"]
 Curves = tuple[tuple[str, int], ...]
@@ -74,7 +74,7 @@ class Sizes:
         keep_every: number of epochs between the models on which the gradient variance is measured.
         repetitions: number of gradients per estimator on the last of these models.
         repetitions_before: number of gradients per estimator on the earlier models.
-        control_steps: number of steps that train the control variate of RELAX before it is measured.
+        warm_up: number of steps that train what an estimator learns before it is measured.
         all_estimators: whether to measure all applicable estimators instead of those of Table 1.
         seeds: seeds of the training runs.
         nodes: number of nodes of a travelling salesman problem.
@@ -94,7 +94,7 @@ class Sizes:
     keep_every: int
     repetitions: int
     repetitions_before: int
-    control_steps: int
+    warm_up: int
     all_estimators: bool
     seeds: tuple[int, ...]
     nodes: int
@@ -135,7 +135,7 @@ SHORT = Sizes(
     keep_every=50,
     repetitions=100,
     repetitions_before=40,
-    control_steps=200,
+    warm_up=200,
     all_estimators=True,
     seeds=(0,),
     nodes=10,
@@ -164,7 +164,7 @@ FULL = Sizes(
     keep_every=100,
     repetitions=1000,
     repetitions_before=1000,
-    control_steps=500,
+    warm_up=500,
     all_estimators=False,
     seeds=(0, 1),
     nodes=20,

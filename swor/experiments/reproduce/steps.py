@@ -11,26 +11,23 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from swor.experiments.bernoulli.run import bernoulli
-from swor.experiments.bernoulli.settings import Settings as Bernoulli
-from swor.experiments.data import Name
-from swor.experiments.errors import UserError
-from swor.experiments.folder import create
+from swor.experiments.bernoulli.command import bernoulli
+from swor.experiments.bernoulli.settings import BernoulliSettings
 from swor.experiments.reproduce.report.rules import rule_rows
 from swor.experiments.reproduce.settings import REFERENCE, Sizes
-from swor.experiments.tsp.command import Tsp
-from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
-from swor.experiments.tsp.figures import TspFigures, tsp_figures
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import create
+from swor.experiments.runs.images import Name
+from swor.experiments.tsp.command import tsp, tsp_figures
 from swor.experiments.tsp.problem import validation_instances
-from swor.experiments.tsp.run import tsp
+from swor.experiments.tsp.settings import SINGLE, TSPFigures, TSPSettings
 from swor.experiments.tsp.solver import optimal_lengths
-from swor.experiments.vae.figures import Figures, vae_figures
-from swor.experiments.vae.measuring import TABLE
-from swor.experiments.vae.methods import METHODS, Method
+from swor.experiments.tsp.task import TOUR_ESTIMATORS
+from swor.experiments.vae.command import vae, vae_figures, vae_variance
 from swor.experiments.vae.published import PAPER
-from swor.experiments.vae.run import vae
-from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.variance import Variance, vae_variance
+from swor.experiments.vae.settings import METHODS, VAEFigures, VAESettings, VAEVariance
+from swor.experiments.vae.task import check_applies
+from swor.experiments.vae.variance import TABLE
 
 CHECKPOINT = "checkpoint.pt"
 RESUMABLE = (CHECKPOINT, TABLE)
@@ -78,7 +75,7 @@ def measure_rules(out: Path) -> None:
 
 def draw_figure1(repeats: int, out: Path) -> None:
     """Compute Figure 1, its Monte Carlo check and the optimisation."""
-    bernoulli(Bernoulli(repeats=repeats, out=out))
+    bernoulli(BernoulliSettings(repeats=repeats, out=out))
 
 
 def vae_steps(sizes: Sizes, data_dir: Path | None) -> Iterator[Step]:
@@ -101,9 +98,9 @@ def vae_steps(sizes: Sizes, data_dir: Path | None) -> Iterator[Step]:
 
 def vae_settings(
     sizes: Sizes, data: Name, dims: int, curve: tuple[str, int], seed: int, data_dir: Path | None
-) -> VAE:
+) -> VAESettings:
     """Return the settings of a training run of the VAE."""
-    return VAE(
+    return VAESettings(
         estimator=curve[0],
         k=curve[1],
         dims=dims,
@@ -117,12 +114,12 @@ def vae_settings(
     )
 
 
-def vae_name(run: VAE) -> str:
+def vae_name(run: VAESettings) -> str:
     """Return the name of the step of a training run."""
     return f"vae-{run.data}-{run.dims}-{run.estimator}-{run.k}-seed{run.seed}"
 
 
-def train_vae(settings: VAE, out: Path) -> None:
+def train_vae(settings: VAESettings, out: Path) -> None:
     """Train the VAE, from the checkpoint if there is one."""
     resumable = (out / CHECKPOINT).exists()
     vae(replace(settings, resume=out) if resumable else replace(settings, out=out))
@@ -132,12 +129,12 @@ def measure_variance(
     sizes: Sizes, dims: int, data_dir: Path | None, reference: str, out: Path
 ) -> None:
     """Measure the gradient variance on the models that a training run has kept."""
-    settings = Variance(
+    settings = VAEVariance(
         run=out.parent / reference,
         estimators=applicable(dims) if sizes.all_estimators else tuple(PAPER),
         repetitions=sizes.repetitions,
         repetitions_before=sizes.repetitions_before,
-        control_steps=sizes.control_steps,
+        warm_up=sizes.warm_up,
         epochs=tuple(range(sizes.keep_every, sizes.epochs + 1, sizes.keep_every)),
         data_dir=data_dir,
     )
@@ -150,7 +147,7 @@ def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:
     names = []
     for name in METHODS:
         try:
-            Method(name, dims, categories).check(dims, categories, k)
+            check_applies(name, dims, categories, k)
         except UserError:
             continue
         names.append(name)
@@ -168,7 +165,7 @@ def variance_seconds(sizes: Sizes, data: str) -> float:
 def draw_vae(runs: tuple[str, ...], data_dir: Path | None, out: Path) -> None:
     """Draw the curves and the images of training runs."""
     folders = tuple(out.parent / run for run in runs)
-    vae_figures(Figures(runs=folders, data_dir=data_dir, out=out))
+    vae_figures(VAEFigures(runs=folders, data_dir=data_dir, out=out))
 
 
 def tsp_steps(sizes: Sizes) -> Iterator[Step]:
@@ -185,13 +182,13 @@ def tsp_steps(sizes: Sizes) -> Iterator[Step]:
     yield Step(f"tsp{sizes.nodes}-figures", partial(draw_tsp, tuple(runs)), 10.0, tuple(runs))
 
 
-def tsp_settings(sizes: Sizes, estimator: str, seed: int) -> Tsp:
+def tsp_settings(sizes: Sizes, estimator: str, seed: int) -> TSPSettings:
     """Return the settings of a training run of the travelling salesman."""
-    return Tsp(
+    return TSPSettings(
         nodes=sizes.nodes,
         estimator=estimator,  # type: ignore[arg-type]
         steps=sizes.steps,
-        batch_size=sizes.tours // (1 if TOUR_ESTIMATORS[estimator].single else 4),
+        batch_size=sizes.tours // (1 if estimator in SINGLE else 4),
         learning_rate=sizes.learning_rate,
         validate_every=sizes.validate_every,
         validation_size=sizes.validation_size,
@@ -207,12 +204,12 @@ def solve_instances(size: int, nodes: int, out: Path) -> None:
     create(out).write_csv("shortest.csv", [row])
 
 
-def train_tsp(settings: Tsp, out: Path) -> None:
+def train_tsp(settings: TSPSettings, out: Path) -> None:
     """Train the travelling salesman, from the checkpoint if there is one."""
     resumable = (out / CHECKPOINT).exists()
-    tsp(Tsp(resume=out) if resumable else replace(settings, out=out))
+    tsp(replace(settings, resume=out) if resumable else replace(settings, out=out))
 
 
 def draw_tsp(runs: tuple[str, ...], out: Path) -> None:
     """Draw the optimality gaps of training runs."""
-    tsp_figures(TspFigures(runs=tuple(out.parent / run for run in runs), out=out))
+    tsp_figures(TSPFigures(runs=tuple(out.parent / run for run in runs), out=out))

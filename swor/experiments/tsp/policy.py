@@ -7,7 +7,7 @@ $$u_{ti} = \sum_{hj} a_{hj} V_{hji}, \qquad
 a_{h\cdot} = \operatorname{softmax}(F_{\pi_1 h \cdot} + L_{\pi_{t-1} h \cdot}).$$
 
 The tables $F$, $L$ and $V$ belong to the instance and are shared by all beams (see
-:class:`swor.experiments.tsp.decoder.Decoder`).
+:class:`swor.experiments.tsp.model.Decoder`).
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+import swor
 from swor.baselines import MovingAverage
-from swor.experiments.task import seeded
-from swor.experiments.tsp.estimators import greedy_length
+from swor.experiments.runs.task import seeded
 from swor.experiments.tsp.model import AttentionModel
-from swor.experiments.tsp.problem import random_instances
+from swor.experiments.tsp.problem import random_instances, tour_length
 
 LEVEL = 0.05
 DECAY = 0.8
@@ -21,16 +21,16 @@ DECAY = 0.8
 class RolloutBaseline:
     r"""$b(x) = f(\text{greedy tour of } x)$ by a frozen model.
 
-    In the first epoch, where the model knows nothing, it is a moving average of earlier lengths,
-    $\beta b + (1 - \beta) \bar f$ with $\beta = 0.8$. After every epoch the frozen model is replaced
-    if a one-sided paired t-test at 5 % says that the trained one is better; the instances of the
-    test are then drawn anew, lest the baseline fit them (Kool et al. 2019).
+    In the first epoch, when the model has learned nothing, it is a moving average of earlier
+    lengths, $\beta b + (1 - \beta) \bar f$ with $\beta = 0.8$. After every epoch the frozen model is
+    replaced if a one-sided paired t-test at 5 % says that the trained one is better. The instances of
+    the test are then drawn anew, so that the baseline does not overfit to them (Kool et al. 2019).
 
     Args:
         model: the model that is trained.
-        nodes: of an instance.
-        size: the number of instances of the test.
-        seed: of the instances.
+        nodes: number of nodes of an instance.
+        size: number of instances of the test.
+        seed: seed of the instances.
     """
 
     def __init__(self, model: AttentionModel, *, nodes: int, size: int, seed: int) -> None:
@@ -45,9 +45,7 @@ class RolloutBaseline:
         if not self.warm:
             average: Tensor = self.average(cost, group=distributed.group.WORLD)
             return average.expand_as(cost)
-        with torch.no_grad():
-            policy = self.best.to(instances.device)(instances)
-        return greedy_length(policy, instances).unsqueeze(-1)
+        return greedy_lengths(self.best.to(instances.device), instances).unsqueeze(-1)
 
     def end_epoch(self, model: AttentionModel) -> dict[str, float]:
         """Replace the frozen model if the trained one is better; returns the p-value."""
@@ -57,7 +55,7 @@ class RolloutBaseline:
         device = next(model.parameters()).device
         generator = seeded(self.seed, "rollout", self.replaced)
         instances = random_instances(self.size, self.nodes, generator=generator).to(device)
-        new, old = lengths(model, instances), lengths(self.best.to(device), instances)
+        new, old = (greedy_lengths(m, instances) for m in (model, self.best.to(device)))
         p = float(ttest_rel(new.cpu(), old.cpu(), alternative="less").pvalue)
         if p < LEVEL:
             self.best.load_state_dict(model.state_dict())
@@ -81,6 +79,7 @@ class RolloutBaseline:
 
 
 @torch.no_grad()
-def lengths(model: AttentionModel, instances: Tensor, *, at_once: int = 1000) -> Tensor:
-    """Greedy tour lengths of many instances, a part at a time, (n,)."""
-    return torch.cat([greedy_length(model(part), part) for part in instances.split(at_once)])
+def greedy_lengths(model: AttentionModel, instances: Tensor, *, at_once: int = 1000) -> Tensor:
+    """Lengths of the tours that always go to the likeliest node, a part at a time, (n,)."""
+    tours = (swor.beam_search(model(part), 1).value for part in instances.split(at_once))
+    return tour_length(instances, torch.cat(list(tours))).squeeze(-1)

@@ -1,14 +1,33 @@
-"""Settings of the travelling salesman experiment; the paper's by default."""
+"""The settings of the travelling salesman experiment; the paper's by default."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
 
-from swor.experiments.errors import UserError, check_positive
-from swor.experiments.task import Training
+import tyro
+
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+
+TOURS = 512  # in a batch of the paper, however many of them are of the same instance
+
+Name = Literal[
+    "reinforce_rollout",
+    "reinforce_batch_mean",
+    "reinforce",
+    "sum_and_sample",
+    "unordered_set",
+    "normalized_importance_weighted",
+    "risk",
+    "risk_beam_search",
+]
+SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
+"""Estimators that draw one tour per instance, and compare it with other instances or models."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelSettings:
     """Sizes of the Attention Model: 708 608 parameters by default.
 
@@ -24,7 +43,7 @@ class ModelSettings:
     heads: int = 8
     layers: int = 3
     hidden: int = 512
-    clip: float = 10.0
+    clip: tyro.conf.Suppress[float] = 10.0  # the option --clip is that of the gradient
 
     def __post_init__(self) -> None:
         check_positive(self, "width", "heads", "layers", "hidden", "clip")
@@ -36,56 +55,127 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TspSettings(Training):
-    """Settings of a run.
+class TSPSettings(TrainingSettings):
+    """Train the Attention Model on random instances of the travelling salesman problem.
 
     Attributes:
-        nodes: of an instance.
-        estimator: one of :data:`swor.experiments.tsp.estimators.TOUR_ESTIMATORS`.
-        k: tours per instance; 1 for the single-sample estimators.
-        batch_size: instances in a step; 512 tours are 512 / k instances.
+        nodes: number of nodes of an instance.
+        estimator: of the gradient.
+        k: tours per instance; by default 4, or 1 for reinforce_rollout and reinforce_batch_mean.
+        steps: number of steps in all, a multiple of --validate-every; a resumed run may be given
+            more.
+        batch_size: instances in a step; by default 512 / k.
         learning_rate: of Adam.
-        validate_every: steps of an epoch, after which the model is validated and the rollout
-            baseline may be replaced.
-        validation_size: the number of validation instances.
-        rollout_size: the number of instances of the t-test of the rollout baseline.
-        model: the sizes of the model.
+        validate_every: steps of an epoch, after which the model is validated and a rollout baseline
+            may be replaced; by default 2500, or all steps if there are fewer.
+        validation_size: number of validation instances.
+        rollout_size: number of instances of the t-test that replaces a rollout baseline.
+        model: sizes of the model.
     """
 
     nodes: int = 20
-    estimator: str = "unordered_set"
-    k: int = 4
-    batch_size: int = 128
+    estimator: Name = "unordered_set"
+    k: int | None = None
+    steps: int = field(default=250_000, metadata=MAY_CHANGE)
+    batch_size: int | None = None
     learning_rate: float = 1e-4
     clip: float | None = 1.0
-    validate_every: int = 2500
+    validate_every: int | None = None
     validation_size: int = 10_000
     rollout_size: int = 10_000
     model: ModelSettings = field(default_factory=ModelSettings)
 
     def __post_init__(self) -> None:
-        from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
-
-        super().__post_init__()
+        check_at_least(self, 2, "nodes", "rollout_size")
         check_positive(
-            self, "k", "batch_size", "learning_rate", "validate_every", "validation_size"
+            self, "k", "steps", "batch_size", "learning_rate", "validate_every", "validation_size"
         )
-        if self.nodes < 2:
-            raise UserError(f"nodes is {self.nodes}; expected at least 2.")
-        if self.estimator not in TOUR_ESTIMATORS:
+        if self.estimator not in get_args(Name):
             raise UserError(
-                f"estimator is {self.estimator!r}; expected one of {', '.join(TOUR_ESTIMATORS)}."
+                f"estimator is {self.estimator!r}; expected one of {', '.join(get_args(Name))}."
             )
-        if TOUR_ESTIMATORS[self.estimator].single and self.k != 1:
+        if self.estimator in SINGLE and self.samples != 1:
             raise UserError(
                 f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
                 "k = 1. Leave k out."
             )
-        if TOUR_ESTIMATORS[self.estimator].baseline == "batch mean" and self.batch_size < 2:
+        if self.estimator == "reinforce_batch_mean" and self.instances < 2:
             raise UserError(
                 "batch_size is 1; expected at least two instances, to compare one with the others."
             )
-        if self.rollout_size < 2:
+        if self.steps % self.epoch_steps:
             raise UserError(
-                f"rollout_size is {self.rollout_size}; expected at least 2, for a t-test."
+                f"steps is {self.steps}; expected a positive multiple of {self.epoch_steps}, the "
+                "steps between validations. Change one of --steps and --validate-every."
             )
+        super().__post_init__()
+
+    @property
+    def samples(self) -> int:
+        """The number of tours per instance that is used."""
+        return (1 if self.estimator in SINGLE else 4) if self.k is None else self.k
+
+    @property
+    def instances(self) -> int:
+        """The batch size that is used."""
+        return max(TOURS // self.samples, 1) if self.batch_size is None else self.batch_size
+
+    @property
+    def epoch_steps(self) -> int:
+        """The number of steps of an epoch that is used."""
+        return min(2500, self.steps) if self.validate_every is None else self.validate_every
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs in all."""
+        return self.steps // self.epoch_steps
+
+    def resolved(self) -> TSPSettings:
+        """The same settings with every default filled in, as a run stores them."""
+        return replace(
+            self, k=self.samples, batch_size=self.instances, validate_every=self.epoch_steps
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPSolve:
+    """Find tours by greedy decoding, samples without replacement and beam search, and draw them.
+
+    Attributes:
+        model: the model.safetensors of a run of swor tsp.
+        instances: .npz with an array 'instances' (n, nodes, 2), or .csv with columns instance, x, y.
+        k: number of tours of which the shortest is taken.
+        seed: seed of the samples.
+        optimal: also find the lengths of the shortest tours, exactly.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    model: tyro.conf.Positional[Path]
+    instances: tyro.conf.Positional[Path]
+    k: int = 16
+    seed: int = 0
+    optimal: bool = False
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "k")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPFigures:
+    """Draw the optimality gap of runs against training steps and against instances.
+
+    Attributes:
+        runs: folders of runs of swor tsp, all with the same number of nodes.
+        smooth: number of validations that a point of a dark curve averages; 1 for none.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smooth: int = 3
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smooth")
+        if not self.runs:
+            raise UserError("no runs were given; expected folders of runs of swor tsp.")

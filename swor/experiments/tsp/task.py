@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed
 
+import swor
 from swor.baselines import batch_mean
-from swor.experiments.task import Place, Task, seeded
-from swor.experiments.tsp.estimators import TOUR_ESTIMATORS, sampled_length
+from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
 from swor.experiments.tsp.problem import random_instances, tour_length, validation_instances
-from swor.experiments.tsp.rollout import RolloutBaseline, lengths
-from swor.experiments.tsp.settings import TspSettings
+from swor.experiments.tsp.rollout import RolloutBaseline, greedy_lengths
+from swor.experiments.tsp.settings import TSPSettings
 from swor.experiments.tsp.solver import optimal_lengths
+from swor.types import Sample, Weights
+
+
+def independent(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
+    """K independent tours of every instance."""
+    return swor.ancestral_sample(policy, k, generator=generator)
+
+
+def distinct(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
+    """K different tours of every instance, sampled without replacement."""
+    return swor.stochastic_beam_search(policy, k, generator=generator)
+
+
+def likeliest(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
+    """The K likeliest tours that a beam search finds; not random."""
+    return swor.beam_search(policy, k)
+
+
+@dataclass(frozen=True)
+class TourEstimator:
+    """An estimator of the gradient of the expected tour length.
+
+    Attributes:
+        draw: the sampler.
+        rule: the rule for its samples.
+        baseline: "built-in" to the rule; one more "sampled" tour of the same instance; the "batch
+            mean" of the other instances; or the greedy "rollout" of the best model so far.
+        unbiased: whether its gradient is unbiased.
+    """
+
+    draw: Callable[[TourPolicy, int, torch.Generator], Sample]
+    rule: Callable[[Sample], Weights]
+    baseline: Literal["built-in", "sampled", "batch mean", "rollout"] = "built-in"
+    unbiased: bool = True
+
+
+TOUR_ESTIMATORS: dict[str, TourEstimator] = {
+    "reinforce_rollout": TourEstimator(independent, swor.single_sample, "rollout"),
+    "reinforce_batch_mean": TourEstimator(independent, swor.single_sample, "batch mean"),
+    "reinforce": TourEstimator(independent, swor.reinforce),
+    "sum_and_sample": TourEstimator(distinct, swor.sum_and_sample, "sampled"),
+    "unordered_set": TourEstimator(distinct, swor.unordered_set),
+    "normalized_importance_weighted": TourEstimator(
+        distinct, swor.normalized_importance_weighted, unbiased=False
+    ),
+    "risk": TourEstimator(distinct, swor.risk, unbiased=False),
+    "risk_beam_search": TourEstimator(likeliest, swor.risk, unbiased=False),
+}
 
 
 class TourTask(Task[Tensor]):
@@ -25,10 +75,10 @@ class TourTask(Task[Tensor]):
         settings: of the run.
     """
 
-    def __init__(self, settings: TspSettings) -> None:
+    def __init__(self, settings: TSPSettings) -> None:
         self.settings = settings
         self.estimator = TOUR_ESTIMATORS[settings.estimator]
-        self.steps, self.examples = settings.validate_every, settings.batch_size
+        self.steps, self.examples = settings.epoch_steps, settings.instances
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.model: AttentionModel = AttentionModel(settings.model)
@@ -52,7 +102,7 @@ class TourTask(Task[Tensor]):
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         """The surrogate of the estimator; the mean length and log-probability of its tours."""
         policy = self.model(batch)
-        sample = self.estimator.draw(policy, self.settings.k, generator)
+        sample = self.estimator.draw(policy, self.settings.samples, generator)
         cost = tour_length(batch, sample.value)
         baseline = self._baseline(policy, batch, cost, generator)
         loss = self.estimator.rule(sample).loss(cost, baseline=baseline).mean()
@@ -64,7 +114,8 @@ class TourTask(Task[Tensor]):
         if self.rollout is not None:
             return self.rollout(instances, cost)
         if self.estimator.baseline == "sampled":
-            return sampled_length(policy, instances, generator)
+            with torch.no_grad():
+                return tour_length(instances, independent(policy, 1, generator).value)
         if self.estimator.baseline == "batch mean":
             return batch_mean(cost, group=distributed.group.WORLD)
         return "built-in"
@@ -74,8 +125,8 @@ class TourTask(Task[Tensor]):
         return {} if self.rollout is None else self.rollout.end_epoch(self.model)
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """Greedy tours of the fixed instances: their mean length, and how much it is too long."""
-        greedy = lengths(self.model, self.valid.to(self._device)).double().cpu()
+        """Greedy tours of the fixed instances: their mean length, and their gap to the shortest."""
+        greedy = greedy_lengths(self.model, self.valid.to(self._device)).double().cpu()
         gap = 100 * (greedy / self.optimal - 1)
         return {
             "length": float(greedy.mean()),

@@ -1,4 +1,4 @@
-"""Curves of the −ELBO: read from runs, smoothed, those that differ in their seed alone together."""
+"""Curves of the −ELBO: read from runs, smoothed, grouped by settings, and tabulated beside the paper's."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from swor.experiments.errors import UserError
-from swor.experiments.records import read_records
-from swor.experiments.resume import may_change, read_settings
-from swor.experiments.vae.published import label
-from swor.experiments.vae.settings import VAE
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.settings import may_change, read_settings
+from swor.experiments.vae.published import Domain, paper_elbo
+from swor.experiments.vae.settings import VAESettings
 
-LISTED = 3  # runs up to which each has its number in a table
+LISTED = 3  # up to this many runs, a table has a number for each
+MILESTONES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+COLUMNS = 4  # of epochs
 
 
 class Curve(NamedTuple):
     """The −ELBO of a run on a split, over its epochs."""
 
     run: str
-    settings: VAE
+    settings: VAESettings
     split: str
     epochs: list[float]
     raw: list[float]
@@ -29,7 +32,7 @@ class Curve(NamedTuple):
 
     @property
     def fixed(self) -> dict[str, object]:
-        """The settings that tell runs apart, but for the seed."""
+        """The settings that tell runs apart, except for the seed."""
         free = may_change(self.settings) | {"seed", "cpu"}
         used = asdict(self.settings) | {
             "k": self.settings.samples,
@@ -44,7 +47,7 @@ class Group(NamedTuple):
     curves: tuple[Curve, ...]
 
     @property
-    def settings(self) -> VAE:
+    def settings(self) -> VAESettings:
         """Of the first run."""
         return self.curves[0].settings
 
@@ -62,8 +65,8 @@ class Group(NamedTuple):
     def name(self) -> str:
         """In legends and tables."""
         settings = self.settings
-        usual = VAE(estimator=settings.estimator)
-        parts = [f"{label(settings.estimator)}, k = {settings.samples}"]
+        usual = VAESettings(estimator=settings.estimator)
+        parts = [f"{appearance(settings.estimator).label}, k = {settings.samples}"]
         parts += [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
         parts += [
             f"{name.replace('_', ' ')} {getattr(settings, name)}"
@@ -80,7 +83,7 @@ class Group(NamedTuple):
 
 
 def grouped(curves: Sequence[Curve]) -> list[Group]:
-    """Curves of the same split and settings but for the seed together; the lowest group first."""
+    """Group curves of the same split that differ in their seed alone; the lowest group comes first."""
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(f"{curve.split} {curve.fixed}", []).append(curve)
@@ -98,10 +101,10 @@ def spread(values: Sequence[float]) -> str:
     return f"{fmean(values):.1f} ± {(max(values) - min(values)) / 2:.1f}"
 
 
-def names(runs: Sequence[Path]) -> list[str]:
+def short_names(runs: Sequence[Path]) -> list[str]:
     """Short names of folders, no two the same.
 
-    >>> names([Path("a/one"), Path("b/one"), Path("a/two")])
+    >>> short_names([Path("a/one"), Path("b/one"), Path("a/two")])
     ['a-one', 'b-one', 'two']
     """
     whole = [run.resolve() for run in runs]
@@ -116,7 +119,7 @@ def names(runs: Sequence[Path]) -> list[str]:
 
 def read_curve(run: Path, name: str, split: str, smoothing: int) -> Curve:
     """The curve of a run, from its metrics; without the untrained model, which is off the scale."""
-    trained = read_settings(VAE, run, out=None)
+    trained = read_settings(VAESettings, run)
     valid = [r for r in read_records(run, "valid") if r["epoch"]]
     if not valid:
         raise UserError(f"{run} has no finished epoch; expected at least one. Train it further.")
@@ -163,3 +166,49 @@ def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
         for curve in curves
         for epoch, raw, smooth in zip(curve.epochs, curve.raw, curve.smooth, strict=True)
     ]
+
+
+def elbo_table(curves: Sequence[Curve]) -> str:
+    """A table for each domain: the −ELBO at some epochs, its lowest value, and the paper's."""
+    domains = sorted({curve.settings.domain for curve in curves})
+    return "\n".join(
+        _table(domain, [c for c in curves if c.settings.domain == domain]) for domain in domains
+    )
+
+
+def _table(domain: Domain, curves: Sequence[Curve]) -> str:
+    valid = grouped([c for c in curves if c.split == "valid"])
+    train = {g.shared: g for g in grouped([c for c in curves if c.split == "train"])}
+    epochs = milestones(max(int(c.epochs[-1]) for c in curves if c.split == "valid"))
+    header = [
+        "estimator",
+        *(f"epoch {epoch}" for epoch in epochs),
+        "lowest",
+        "lowest, training",
+        "paper's lowest",
+        "paper's lowest, training",
+    ]
+    lines = [header, ["---"] * len(header)]
+    lines += [_row(group, train[group.shared], epochs, domain) for group in valid]
+    title = f"{domain.data}, {domain.categories}^{domain.dims}"
+    return "\n".join([f"### {title}", "", *(f"| {' | '.join(line)} |" for line in lines), ""])
+
+
+def _row(valid: Group, train: Group, epochs: Sequence[int], domain: Domain) -> list[str]:
+    paper = paper_elbo(valid.settings.estimator, valid.settings.samples, domain)
+    return [
+        valid.name,
+        *(valid.at(epoch) for epoch in epochs),
+        spread(valid.lowest),
+        spread(train.lowest),
+        *(("", "") if paper is None else (f"{paper[1]:.1f}", f"{paper[0]:.1f}")),
+    ]
+
+
+def milestones(longest: int) -> list[int]:
+    """The last few round numbers of epochs, and the longest of all.
+
+    >>> milestones(20), milestones(3)
+    ([2, 5, 10, 20], [1, 2, 3])
+    """
+    return sorted({e for e in MILESTONES if e < longest} | {longest})[-COLUMNS:]

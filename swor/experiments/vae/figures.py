@@ -1,77 +1,30 @@
-"""``swor vae-figures``: training curves, reconstructions and samples of runs."""
+"""Figures of the VAE: training curves, the variance during training, and images of a model."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
+import torch
+from torch import Tensor
 
-from swor.experiments.errors import UserError
-from swor.experiments.folder import create, unused
-from swor.experiments.vae import elbo_table
-from swor.experiments.vae.curves import Curve, grouped, names, read_curve, rows, spread
-from swor.experiments.vae.pictures import picture
-from swor.experiments.vae.published import style
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.checkpoint import Checkpoint, part_of
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.images import load
+from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.task import seeded
+from swor.experiments.vae.curves import Curve, grouped, spread
+from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.settings import VAESettings
+from swor.experiments.vae.task import make_vae
+from swor.experiments.vae.variance import Measurement, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Draw the training and validation curves of runs, and what their models see and dream.
-
-    Runs that differ in their seed alone share an entry of the legend and a row of the table.
-
-    Attributes:
-        runs: folders of runs of swor vae, of any data and number of dimensions.
-        smoothing: number of neighbouring points that the smoothed curves average.
-        columns: images per row of a picture.
-        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
-    """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    smoothing: int = 5
-    columns: int = 12
-    data_dir: Path | None = None
-    out: Path | None = None
-
-
-def vae_figures(settings: Figures) -> Path:
-    """Draw, and return the folder with curves.csv, .md and .png, and a picture per run.
-
-    Args:
-        settings: what to draw.
-    """
-    if not settings.runs:
-        raise UserError("no runs were given; expected folders of runs of swor vae.")
-    if settings.smoothing < 1:
-        raise UserError(
-            f"smoothing is {settings.smoothing}; expected at least 1 (none), such as 5."
-        )
-    runs = dict(zip(names(settings.runs), settings.runs, strict=True))
-    curves = [
-        read_curve(run, name, split, settings.smoothing)
-        for name, run in runs.items()
-        for split in ("train", "valid")
-    ]
-    pictures = {n: picture(run, settings.columns, settings.data_dir) for n, run in runs.items()}
-    folder = create(settings.out or unused(Path("runs"), "vae-figures"))
-    folder.write_settings(settings)
-    folder.write_csv("curves.csv", rows(curves))
-    folder.write_text("curves.md", elbo_table.markdown(curves))
-    with folder.replacing("curves.png") as draft:
-        curves_figure(curves).savefig(draft, dpi=150)
-    for name, figure in pictures.items():
-        with folder.replacing(f"images-{name}.png") as draft:
-            figure.savefig(draft, dpi=150)
-    print(f"The figures are in {folder.path}")
-    return folder.path
 
 
 def curves_figure(curves: Sequence[Curve]) -> Figure:
@@ -83,7 +36,9 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     panels = figure.subplots(2, len(domains), squeeze=False)
     for column, domain in enumerate(domains):
         for ax, split in zip(panels[:, column], ("train", "valid"), strict=True):
-            _panel(ax, [c for c in curves if (c.settings.domain, c.split) == (domain, split)])
+            _curves_panel(
+                ax, [c for c in curves if (c.settings.domain, c.split) == (domain, split)]
+            )
             name = "training" if split == "train" else "validation"
             ax.set_title(rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$, {name}")
     for ax in panels[-1]:
@@ -93,10 +48,10 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, curves: Sequence[Curve]) -> None:
+def _curves_panel(ax: Axes, curves: Sequence[Curve]) -> None:
     """Thin raw and thick smoothed lines; the legend is sorted by the lowest smoothed value."""
     for group in grouped(curves):
-        look = style(group.settings.estimator)
+        look = appearance(group.settings.estimator)
         name = f"{spread(group.lowest)}  {group.name}"
         for number, curve in enumerate(group.curves):
             ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
@@ -108,9 +63,100 @@ def _panel(ax: Axes, curves: Sequence[Curve]) -> None:
                 linewidth=1.8 if group.settings.samples < 8 else 3.0,
                 label=None if number else name,
             )
-    # The first steps are far above all else: leave them out of sight.
+    # The first steps are far above the rest and would hide it.
     late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]
     low, high = min(late), max(late)
     ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
     ax.grid(alpha=0.25)
     ax.legend(fontsize=8)
+
+
+def variance_figure(
+    rows: Sequence[Row], measured: Sequence[Measurement], trained_with: str
+) -> Figure:
+    """The encoder's log-variance during training; the legend is sorted by the last value."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.6), layout="constrained")
+    ax = figure.subplots()
+    curves = []
+    for row in rows:
+        key = (row.estimator, row.paper_k, "encoder")
+        mine = [m for m in measured if (m.estimator, m.k, m.part) == key]
+        curves.append((mine[-1].log_variance, row, sorted(mine)))
+    for last, row, mine in sorted(curves, reverse=True):
+        look = appearance(row.estimator)
+        # A model may leave nothing to chance: then there is no point, and the line is broken.
+        heights = [m.log_variance if m.log_variance > -math.inf else math.nan for m in mine]
+        ax.errorbar(
+            [m.epoch for m in mine],
+            heights,
+            [2.0 * m.standard_error for m in mine],
+            label=f"{look.label}, k = {row.paper_k}: {last:.2f}",
+            color=look.colour,
+            linestyle=look.line,
+            marker="o",
+            markersize=3,
+            linewidth=1.4,
+        )
+    ax.set_xlabel(f"epochs of training with {trained_with}")
+    ax.set_ylabel("log-variance of the encoder's gradient")
+    ax.grid(alpha=0.25)
+    figure.legend(loc="outside right upper", fontsize=8)
+    return figure
+
+
+@torch.no_grad()
+def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
+    """Validation images, their reconstructions from the likeliest z, and samples from the prior."""
+    from matplotlib.figure import Figure
+
+    settings = read_settings(VAESettings, run)
+    images = load(settings.data, data_dir or settings.data_dir)
+    if not 1 <= columns <= len(images.valid):
+        raise UserError(
+            f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
+        )
+    vae = make_vae(settings, images.train.shape[-1])
+    vae.load_state_dict(part_of(Checkpoint(run / "checkpoint.pt").load()["model"], "vae."))
+    bands = {
+        "images": images.valid[:columns].float(),
+        "reconstructions": reconstructions(vae, images.valid[:columns].float()),
+        "samples": samples(vae, 2 * columns, settings.seed),
+    }
+    figure = Figure(figsize=(0.75 * columns, 3.9), layout="constrained")
+    panels = figure.subplots(3, 1, height_ratios=[len(b) for b in bands.values()])
+    for ax, (title, band) in zip(panels, bands.items(), strict=True):
+        ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
+        ax.set_title(title, fontsize=9, loc="left")
+        ax.set_axis_off()
+    domain = f"${settings.categories}^{{{settings.dims}}}$"
+    label = appearance(settings.estimator).label
+    figure.suptitle(f"{label}, k = {settings.samples}, {settings.data}, {domain}", fontsize=10)
+    return figure
+
+
+def reconstructions(vae: CategoricalVAE, x: Tensor) -> Tensor:
+    """The pixel probabilities of the likeliest z of images (records, pixels)."""
+    return _pixels(vae, vae.posterior(x).base_dist.logits.argmax(-1))
+
+
+def samples(vae: CategoricalVAE, records: int, seed: int) -> Tensor:
+    """The pixel probabilities of samples from the prior, (records, pixels)."""
+    return _pixels(vae, torch.randint(vae.c, (records, vae.n), generator=seeded(seed, "samples")))
+
+
+def _pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
+    z = torch.nn.functional.one_hot(index, vae.c).float()
+    return vae.pixel_logits(z.unsqueeze(-3)).squeeze(-2).sigmoid()
+
+
+def tile(images: Tensor, columns: int, shape: tuple[int, int]) -> Tensor:
+    """Images (records, pixels) side by side in rows, one pixel apart.
+
+    >>> tile(torch.ones(4, 6), 2, (2, 3)).shape
+    torch.Size([5, 7])
+    """
+    grid = torch.nn.functional.pad(images.unflatten(-1, shape), (0, 1, 0, 1))
+    rows: Tensor = grid.unflatten(0, (-1, columns)).permute(0, 2, 1, 3)
+    return rows.flatten(2).flatten(0, 1)[:-1, :-1]

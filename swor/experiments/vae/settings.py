@@ -1,35 +1,48 @@
-"""The settings of the VAE experiment."""
+"""The settings of the VAE experiment; the paper's by default."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from swor.experiments.data import Name
-from swor.experiments.errors import UserError, check_positive
-from swor.experiments.resume import MAY_CHANGE
-from swor.experiments.task import Training
-from swor.experiments.vae.methods import LEARNING_RATES, check_name
-from swor.experiments.vae.published import Domain, paper_k
+import tyro
+
+from swor.estimators.registry import ESTIMATORS
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+from swor.experiments.runs.images import Name
+from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+from swor.experiments.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
+
+METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
+"""Estimators of the ELBO; VIMCO has an objective of its own."""
+
+
+def check_estimator(name: str) -> None:
+    """Refuse what is not the name of an estimator."""
+    if name not in METHODS:
+        raise UserError(
+            f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class VAE(Training):
+class VAESettings(TrainingSettings):
     """Train the categorical VAE.
 
     Attributes:
+        epochs: number of epochs in all; a resumed run may be given more.
         estimator: any of swor.ESTIMATORS that applies.
         k: number of samples per image; by default the paper's for the estimator, 4 or 1.
-        dims: number of latent variables; the paper has 2 (the small domain) and 20 (the large).
+        dims: number of latent variables; the paper has 2 (the small domain) and 20 (the large one).
         categories: number of categories of each.
-        data: digits (comes along), mnist (thresholded at one half) or binarized-mnist.
+        data: digits (included with scikit-learn), mnist (thresholded at one half) or
+            binarized-mnist.
         data_dir: folder of the data files; by default SWOR_DATA, or else a download.
         batch_size: images per step, shared by all processes.
         learning_rate: of Adam; by default the paper's for the estimator.
-        out: folder of the run; by default a new one in runs/.
-        resume: folder of a run to continue; its settings become the defaults.
     """
 
+    epochs: int = field(default=10, metadata=MAY_CHANGE)
     estimator: str = "unordered_set"
     k: int | None = None
     dims: int = 20
@@ -38,15 +51,12 @@ class VAE(Training):
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: int = 200
     learning_rate: float | None = None
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.estimator)
+        check_estimator(self.estimator)
         check_positive(self, "k", "dims", "batch_size", "learning_rate")
-        if self.categories < 2:
-            raise UserError(f"categories is {self.categories}; expected at least 2.")
+        check_at_least(self, 2, "categories")
 
     @property
     def samples(self) -> int:
@@ -54,13 +64,90 @@ class VAE(Training):
         return paper_k(self.estimator) if self.k is None else self.k
 
     @property
-    def domain(self) -> Domain:
-        """What is trained on."""
-        return Domain(self.data, self.dims, self.categories)
-
-    @property
     def rate(self) -> float:
         """The learning rate that is used."""
         if self.learning_rate is not None:
             return self.learning_rate
         return LEARNING_RATES.get(self.estimator, 1e-3)
+
+    @property
+    def domain(self) -> Domain:
+        """The data and the outcomes of the latent variable."""
+        return Domain(self.data, self.dims, self.categories)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEVariance:
+    """Measure the gradient variance of estimators on the kept models of a run.
+
+    Attributes:
+        run: folder of a run of swor vae with --keep-every; the paper trains it with
+            --estimator reinforce.
+        estimators: which to measure; by default those of Table 1.
+        k: number of samples at equal k, and of evaluations at equal evaluations.
+        repetitions: gradients per estimator on the last model.
+        repetitions_before: gradients per estimator on the models before it; by default as many.
+        records: size of the minibatch: the first training images.
+        new_minibatch: draw another minibatch for every repetition, as the released code of the
+            paper does, so that the variance includes that of the data.
+        warm_up: steps that train what an estimator learns on the model beforehand.
+        epochs: which of the kept models to measure; by default all.
+        seed: seed of the samples.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+        out: folder to write to; by default a new one in runs/.
+        resume: folder of a measurement to continue; its settings become the defaults.
+    """
+
+    run: tyro.conf.Positional[Path]
+    estimators: tuple[str, ...] = tuple(PAPER)
+    k: int = 4
+    repetitions: int = 1000
+    repetitions_before: int | None = None
+    records: int = 100
+    new_minibatch: bool = False
+    warm_up: int = 500
+    epochs: tuple[int, ...] = ()
+    seed: int = 0
+    data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        check_positive(self, "k", "records")
+        # A variance with a standard error needs three gradients.
+        check_at_least(self, 3, "repetitions", "repetitions_before")
+        if not self.estimators:
+            raise UserError("no estimators were given; expected at least one, or leave them out.")
+        for estimator in self.estimators:
+            check_estimator(estimator)
+
+    @property
+    def before(self) -> int:
+        """The number of repetitions on the models before the last."""
+        return self.repetitions if self.repetitions_before is None else self.repetitions_before
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEFigures:
+    """Draw training and validation curves of runs, and images that their models make.
+
+    Runs that differ in their seed alone share an entry of the legend and a row of the table.
+
+    Attributes:
+        runs: folders of runs of swor vae, of any data and number of dimensions.
+        smoothing: number of neighbouring points that the smoothed curves average.
+        columns: images per row of a picture.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smoothing: int = 5
+    columns: int = 12
+    data_dir: Path | None = None
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smoothing")
+        if not self.runs:
+            raise UserError("no runs were given; expected folders of runs of swor vae.")

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Independent, OneHotCategorical
 
-from swor.experiments.data import Images
-from swor.experiments.errors import UserError
-from swor.experiments.task import Place, Task, seeded
-from swor.experiments.vae.methods import Method
+from swor.estimators.estimator import Estimate
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.images import Images
+from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.vae.model import CategoricalVAE, Posterior
-from swor.experiments.vae.settings import VAE
+from swor.experiments.vae.published import SAMPLED_KL
+from swor.experiments.vae.settings import METHODS, VAESettings
 from swor.samplers.distributions import sample
 
 
 class VAETask(Task[Tensor]):
     """The encoder learns from the estimator and the KL, the decoder from the pathwise term."""
 
-    def __init__(self, settings: VAE, images: Images) -> None:
-        n, c = settings.dims, settings.categories
+    def __init__(self, settings: VAESettings, images: Images) -> None:
         self.settings, self.images = settings, images
-        self.vae = build(settings, images.train.shape[-1])
-        self.method = Method(settings.estimator, n, c, generator=seeded(settings.seed, "method"))
-        self.model = nn.ModuleDict({"vae": self.vae, "method": self.method})
+        self.vae = make_vae(settings, images.train.shape[-1])
+        self.estimate = METHODS[settings.estimator].make(
+            uniform(settings.dims, settings.categories), generator=seeded(settings.seed, "method")
+        )
+        self.model = nn.ModuleDict({"vae": self.vae})
+        if isinstance(self.estimate, nn.Module):  # it learns, or remembers
+            self.model["estimator"] = self.estimate
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.rate)
         self.examples = settings.batch_size
         self.steps = len(images.train) // settings.batch_size
@@ -47,11 +52,10 @@ class VAETask(Task[Tensor]):
         """The surrogate of the −ELBO, and as metrics the −ELBO with the analytic KL, and the KL."""
         posterior = self.vae.posterior(batch)
         kl = self.vae.divergence(posterior)
-        loss = surrogate(
-            self.vae, self.method, batch, posterior, kl, self.settings.samples, generator
-        )
+        name, k = self.settings.estimator, self.settings.samples
+        loss = surrogate(self.vae, name, self.estimate, batch, posterior, kl, k, generator)
         with torch.no_grad():
-            if self.method.value_is_unbiased:
+            if value_is_unbiased(name):
                 negative_elbo = loss
             else:
                 negative_elbo = one_sample(self.vae, batch, posterior, generator) + kl
@@ -68,15 +72,37 @@ class VAETask(Task[Tensor]):
         return next(self.model.parameters()).device
 
 
-def build(settings: VAE, pixels: int) -> CategoricalVAE:
+def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     """The model, sized to the data, with weights from the seed."""
     generator = seeded(settings.seed, "weights")
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
 
 
+def uniform(n: int, c: int) -> Posterior:
+    """A uniform distribution over n one-hot variables of c categories, a batch of one."""
+    return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
+
+
+def check_applies(estimator: str, n: int, c: int, k: int) -> None:
+    """Try an estimator once on a uniform distribution, and refuse what it is not defined for."""
+    try:
+        METHODS[estimator](
+            lambda z: z.flatten(-2).sum(-1), uniform(n, c), k, generator=torch.Generator()
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{estimator} does not apply here: {error}") from error
+
+
+def value_is_unbiased(estimator: str) -> bool:
+    """Whether the value of the surrogate can be reported as the −ELBO."""
+    unbiased = METHODS[estimator].unbiased or estimator == "straight_through"
+    return unbiased and estimator not in SAMPLED_KL
+
+
 def surrogate(
     vae: CategoricalVAE,
-    method: Method,
+    name: str,
+    estimate: Estimate,
     x: Tensor,
     posterior: Posterior,
     kl: Tensor,
@@ -85,8 +111,8 @@ def surrogate(
 ) -> Tensor:
     r"""Per image, the −ELBO in value, its gradient estimate in gradient, (batch,).
 
-    With the analytic KL, ``eq:elbo_grad_analytic_kl``; for ARSM with the sampled one, whose cost is
-    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, ``eq:elbo_grad_sample_kl_minimal``.
+    With the analytic KL, Kool et al. (2020), equation (59); for ARSM with the sampled one, whose cost is
+    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61).
     """
 
     def cost(z: Tensor) -> Tensor:
@@ -95,9 +121,9 @@ def surrogate(
     def cost_and_kl(z: Tensor) -> Tensor:
         return cost(z) + vae.sampled_divergence(posterior, z).detach()
 
-    if method.sampled_kl:
-        return method.estimate(cost_and_kl, posterior, k, generator)
-    return method.estimate(cost, posterior, k, generator) + kl
+    if name in SAMPLED_KL:
+        return estimate(cost_and_kl, posterior, k, generator=generator)
+    return estimate(cost, posterior, k, generator=generator) + kl
 
 
 def one_sample(

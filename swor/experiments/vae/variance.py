@@ -1,127 +1,87 @@
-"""``swor vae-variance``: the gradient variance of all estimators on the same models, Table 1."""
+"""Table 1: the gradient variance of estimators on the same models, each case kept once measured."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, get_type_hints
 
 import torch
-import tyro
-from torch.distributions import Independent, OneHotCategorical
+from torch import Tensor
 
-from swor.experiments.data import load
-from swor.experiments.errors import UserError, check_positive
-from swor.experiments.folder import RunFolder, run_folder
-from swor.experiments.resume import MAY_CHANGE, as_json, read_settings, require_same
-from swor.experiments.vae.measuring import Subject, cases, measure
-from swor.experiments.vae.methods import Method
-from swor.experiments.vae.published import PAPER, label
-from swor.experiments.vae.settings import VAE
-from swor.experiments.vae.tables import Measurement, Row, markdown, variance_figure
-from swor.experiments.vae.task import build
+from swor.diagnostics.streaming import start, update
+from swor.estimators.learned import warm_up
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.checkpoint import load_model
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder
+from swor.experiments.runs.task import seeded
+from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance
+from swor.experiments.vae.settings import METHODS, VAESettings, VAEVariance
+from swor.experiments.vae.task import check_applies, surrogate, uniform
+
+PARTS = ("encoder", "decoder", "both")
+TABLE = "variance.csv"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variance:
-    """Measure the gradient variance of estimators on the kept models of a run.
+class Row(NamedTuple):
+    """Which k an estimator has in each of the three comparisons."""
 
-    Attributes:
-        run: folder of a run of swor vae with --keep-every; the paper trains it with
-            --estimator reinforce.
-        estimators: which to measure; by default those of Table 1.
-        k: number of samples at equal k, and of evaluations at equal evaluations.
-        repetitions: gradients per estimator on the last model.
-        repetitions_before: gradients per estimator on the models before it; by default as many.
-        records: size of the minibatch: the first training images.
-        new_minibatch: draw another minibatch for every repetition, as the released code of the
-            paper does, so that the variance includes that of the data.
-        control_steps: steps that train RELAX's control variate on the model beforehand.
-        epochs: which of the kept models to measure; by default all.
-        seed: seed of the samples.
-        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
-        resume: folder of a measurement to continue; its settings become the defaults.
+    estimator: str
+    paper_k: int
+    equal_k: int
+    equal_evaluations: int
+
+
+class Case(NamedTuple):
+    """An estimator on a model."""
+
+    epoch: int
+    estimator: str
+    k: int
+    repetitions: int
+
+
+class Measurement(NamedTuple):
+    """The log-variance of an estimator on a model: a row of ``variance.csv``."""
+
+    epoch: int
+    estimator: str
+    k: int
+    evaluations: int
+    part: str
+    log_variance: float
+    standard_error: float
+    repetitions: int
+
+
+class Subject(NamedTuple):
+    """What gradients are taken of."""
+
+    vae: CategoricalVAE
+    images: Tensor
+    models: Mapping[int, Path]  # weights of the former, by epoch
+    domain: Domain
+
+
+def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
+    """For every estimator, its k as in the paper, at equal k, and at equal evaluations.
+
+    An estimator that needs more evaluations even for k = 1 has k = 1.
     """
-
-    run: tyro.conf.Positional[Path]
-    estimators: tuple[str, ...] = tuple(PAPER)
-    k: int = 4
-    repetitions: int = 1000
-    repetitions_before: int | None = None
-    records: int = 100
-    new_minibatch: bool = False
-    control_steps: int = 500
-    epochs: tuple[int, ...] = ()
-    seed: int = 0
-    data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
-
-    def __post_init__(self) -> None:
-        check_positive(self, "k", "records")
-        if min(self.repetitions, self.before) < 3:
-            raise UserError(
-                f"repetitions are {self.repetitions} and before {self.before}; expected at least 3, "
-                "for a variance with a standard error."
-            )
-        if not self.estimators:
-            raise UserError("no estimators were given; expected at least one, or leave them out.")
-
-    @property
-    def before(self) -> int:
-        """The number of repetitions on the models before the last."""
-        return self.repetitions if self.repetitions_before is None else self.repetitions_before
-
-
-def vae_variance(settings: Variance) -> Path:
-    """Measure, and return the folder with variance.csv, variance.md and variance.png.
-
-    Args:
-        settings: what to measure; with ``resume``, those of the measurement that is continued.
-    """
-    trained = read_settings(VAE, settings.run, out=None)
-    models = kept_models(settings.run, settings.epochs)
-    images = load(trained.data, settings.data_dir or trained.data_dir).train
-    if settings.records > len(images):
-        raise UserError(
-            f"records is {settings.records}; expected at most the {len(images)} training images."
-        )
-    rows = comparisons(settings, trained)
-    folder = open_folder(settings)
-    try:
-        todo = cases(settings, rows, tuple(models))
-        subject = Subject(build(trained, images.shape[-1]), images, models, trained.domain)
-        measured = measure(settings, subject, todo, folder)
-    except KeyboardInterrupt:
-        print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
-        raise
-    write(folder, rows, measured, trained)
-    print(f"The table is {folder.path / 'variance.md'}")
-    return folder.path
-
-
-def open_folder(settings: Variance) -> RunFolder:
-    """A new folder, or the one to resume, if it was begun with the same settings."""
-    name = f"{settings.run.name}-variance"
-    path = run_folder(settings, name, settings.resume, settings.out)
-    if settings.resume is not None:
-        stored = json.loads(as_json(read_settings(Variance, path, out=None)))
-        require_same(stored, settings, path / "settings.json")
-    return RunFolder(path)
-
-
-def write(
-    folder: RunFolder, rows: Sequence[Row], measured: Sequence[Measurement], trained: VAE
-) -> None:
-    """The table of the last model, and the figure of all."""
-    last = max(m.epoch for m in measured)
-    at_last = [m for m in measured if m.epoch == last]
-    folder.write_text("variance.md", markdown(rows, at_last, trained.domain))
-    trained_with = f"{label(trained.estimator)}, k = {trained.samples}"
-    with folder.replacing("variance.png") as draft:
-        variance_figure(rows, measured, trained_with).savefig(draft, dpi=150)
+    n, c = trained.dims, trained.categories
+    rows = []
+    for name in settings.estimators:
+        count = {k: METHODS[name].evaluations(k, uniform(n, c)) for k in range(1, settings.k + 1)}
+        fits = [k for k, evaluations in count.items() if evaluations <= settings.k]
+        usual = PAPER[name].k if name in PAPER else settings.k
+        rows.append(Row(name, usual, settings.k if fits else 1, max(fits, default=1)))
+        for k in {*rows[-1][1:]}:
+            check_applies(name, n, c, k)
+    return rows
 
 
 def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
@@ -138,24 +98,169 @@ def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
     return {epoch: kept[epoch] for epoch in sorted(epochs or kept)}
 
 
-def comparisons(settings: Variance, trained: VAE) -> list[Row]:
-    """For every estimator, its k as in the paper, at equal k, and at equal evaluations.
+def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
+    """Everything that is measured: every estimator with each of its k on every model."""
+    repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
+    return [
+        Case(epoch, row.estimator, k, repetitions[epoch])
+        for epoch in epochs
+        for row in rows
+        for k in sorted({*row[1:]})
+    ]
 
-    An estimator that needs more evaluations even for k = 1 has k = 1.
+
+def measure(
+    settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
+) -> list[Measurement]:
+    """The measurements of a folder, after those that it lacks have been made and kept."""
+    from rich.progress import Progress
+
+    measured = read(folder.path)
+    done = {(m.epoch, m.estimator, m.k) for m in measured}
+    left = [case for case in todo if case[:3] not in done]
+    with Progress() as progress:
+        bar = progress.add_task("", total=sum(case.repetitions for case in left))
+        for case in left:
+            name = f"epoch {case.epoch}, {appearance(case.estimator).label}, k = {case.k}"
+            progress.update(bar, description=name)
+            load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
+            draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
+            measured += measure_case(case, draw, lambda: progress.advance(bar))
+            rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
+            folder.write_csv(TABLE, rows)
+    return measured
+
+
+def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) -> list[Measurement]:
+    """The log-variances of a case: encoder, decoder and both.
+
+    Args:
+        case: what is measured.
+        gradient: draws of it.
+        advance: called after every draw.
     """
-    n, c = trained.dims, trained.categories
-    uniform = Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
-    rows = []
-    for name in settings.estimators:
-        method = Method(name, n, c)
-        fits = [
-            k
-            for k in range(1, settings.k + 1)
-            if method.entry.evaluations(k, uniform) <= settings.k
+    stream = start(sum(gradient.sizes), groups=gradient.sizes)
+    for number in range(case.repetitions):
+        stream = update(stream, gradient(number).unsqueeze(0))
+        advance()
+    variances = [*stream.variance.tolist(), float(stream.total)]
+    errors = [*stream.variance_error.tolist(), float(stream.total_error)]
+    return [
+        Measurement(*case[:3], gradient.evaluations, part, *_log(variance, error), case.repetitions)
+        for part, variance, error in zip(PARTS, variances, errors, strict=True)
+    ]
+
+
+def _log(variance: float, error: float) -> tuple[float, float]:
+    """The logarithm of a variance, −inf for none, and the standard error of that logarithm."""
+    return (math.log(variance), error / variance) if variance > 0.0 else (-math.inf, 0.0)
+
+
+def _paper(measurement: Measurement, domain: Domain) -> float | None:
+    """The number in the paper, which is of the encoder, and of its own k."""
+    same = (measurement.part, measurement.k) == ("encoder", paper_k(measurement.estimator))
+    return paper_log_variance(measurement.estimator, domain) if same else None
+
+
+class Gradient:
+    """Draws of the gradient of the mean −ELBO of a minibatch, encoder before decoder, flattened.
+
+    An estimator that learns is made, and trained on the model before the first draw.
+    """
+
+    def __init__(
+        self, settings: VAEVariance, vae: CategoricalVAE, images: Tensor, name: str, k: int
+    ) -> None:
+        self.settings, self.vae, self.images = settings, vae, images
+        self.name, self.k = name, k
+        networks = (list(vae.encoder.parameters()), list(vae.decoder.parameters()))
+        self.parameters = [p for network in networks for p in network]
+        self.sizes = tuple(sum(p.numel() for p in network) for network in networks)
+        with torch.no_grad():
+            self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
+        weights = seeded(settings.seed, "method", name, k)
+        self.estimate = METHODS[name].make(uniform(vae.n, vae.c), generator=weights)
+        warm_up(self.estimate, lambda step: self.loss(step, "control"), settings.warm_up)
+
+    def minibatch(self, number: int) -> Tensor:
+        """The first records, or those of a draw."""
+        records = self.settings.records
+        if not self.settings.new_minibatch:
+            return self.images[:records].float()
+        generator = seeded(self.settings.seed, "minibatch", number)
+        rows = torch.randint(len(self.images), (records,), generator=generator)
+        return self.images[rows].float()
+
+    def loss(self, number: int, purpose: str) -> Tensor:
+        """The surrogate of a draw, averaged over the minibatch."""
+        vae, name, k, x = self.vae, self.name, self.k, self.minibatch(number)
+        noise = seeded(self.settings.seed, purpose, name, k, number)
+        posterior = vae.posterior(x)
+        kl = vae.divergence(posterior)
+        return surrogate(vae, name, self.estimate, x, posterior, kl, k, noise).mean()
+
+    def __call__(self, number: int) -> Tensor:
+        """The gradient of a draw, (parameters,)."""
+        gradients = torch.autograd.grad(self.loss(number, "noise"), self.parameters)
+        return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def read(folder: Path) -> list[Measurement]:
+    """The measurements that a folder already has."""
+    path = folder / TABLE
+    if not path.exists():
+        return []
+    kinds = get_type_hints(Measurement)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                Measurement(**{name: kind(row[name]) for name, kind in kinds.items()})
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the table that vae-variance wrote. Restore "
+            "the file, or measure again in another folder."
+        ) from error
+
+
+def variance_table(
+    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, warm_up: int
+) -> str:
+    """The table, with standard errors, beside the paper's numbers where it has them.
+
+    Args:
+        rows: the estimators, and which k they are compared at.
+        measured: the log-variances on one model.
+        domain: what the model was trained on.
+        warm_up: the number of steps that estimators learned for beforehand.
+    """
+    by_key = {(m.estimator, m.k, m.part): m for m in measured}
+    lines = [
+        "| estimator | k (evaluations) | encoder | paper | decoder | both | encoder, equal k "
+        "| encoder, equal evaluations |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        parts = [by_key[row.estimator, row.paper_k, part] for part in PARTS]
+        published = paper_log_variance(row.estimator, domain)
+        others = [by_key[row.estimator, k, "encoder"] for k in (row.equal_k, row.equal_evaluations)]
+        cells = [
+            appearance(row.estimator).label,
+            f"{row.paper_k} ({parts[0].evaluations})",
+            _cell(parts[0]),
+            "" if published is None else f"{published:.2f}",
+            _cell(parts[1]),
+            _cell(parts[2]),
+            *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
         ]
-        many = not fits
-        usual = PAPER[name].k if name in PAPER else settings.k
-        rows.append(Row(name, usual, 1 if many else settings.k, max(fits, default=1)))
-        for k in {*rows[-1][1:]}:
-            method.check(n, c, k)
-    return rows
+        lines.append(f"| {' | '.join(cells)} |")
+    learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
+    if learned:
+        lines += ["", f"Trained on the model for {warm_up} steps beforehand: {'; '.join(learned)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(measurement: Measurement) -> str:
+    digits = 2 if measurement.standard_error >= 0.01 else 3
+    return f"{measurement.log_variance:.{digits}f} ± {measurement.standard_error:.{digits}f}"

@@ -15,10 +15,10 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from swor import cli
-from swor.experiments.errors import UserError
 from swor.experiments.reproduce.command import open_folder, run, run_steps
 from swor.experiments.reproduce.settings import FULL, SHORT, Settings
 from swor.experiments.reproduce.steps import Step, all_steps
+from swor.experiments.runs.errors import UserError
 
 
 def note(out: Path) -> None:

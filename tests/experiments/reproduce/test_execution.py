@@ -14,8 +14,6 @@ import pytest
 
 pytest.importorskip("joblib")
 
-from swor.experiments.errors import UserError
-from swor.experiments.interrupt import terminable
 from swor.experiments.reproduce.execution import (
     Outcome,
     as_completed,
@@ -25,6 +23,8 @@ from swor.experiments.reproduce.execution import (
     processes,
 )
 from swor.experiments.reproduce.steps import Step, measure_rules
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.interrupt import terminable
 
 
 def write(text: str, out: Path) -> None:

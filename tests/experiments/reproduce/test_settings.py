@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from swor.experiments.errors import UserError
 from swor.experiments.reproduce.settings import FULL, SHORT, Settings
+from swor.experiments.runs.errors import UserError
 
 
 @pytest.mark.parametrize(

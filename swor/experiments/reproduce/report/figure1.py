@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swor.experiments.bernoulli.curves import CURVES
+from swor.experiments.bernoulli.problem import CURVES
+from swor.experiments.bernoulli.task import GRADIENTS
 from swor.experiments.reproduce.report import html
+from swor.experiments.runs.appearance import appearance
 
-LABELS = {curve.name: curve.label for curve in CURVES}
-DASHES = {"none": "dash", "sampled": "dot", "built-in": "solid"}
+LABELS = {curve.name: appearance(curve.name).label for curve in CURVES}
 
 CLOSE = 10.0
 """Variances within this factor count as close: those of a panel span three to nine decades."""
@@ -61,14 +62,14 @@ def variance_chart(rows: html.Rows) -> str:
 def variance_trace(rows: html.Rows, eta: str, name: str) -> html.Trace:
     """Return the line of an estimator for an η."""
     mine = [row for row in rows if (row["eta"], row["estimator"]) == (eta, name)]
-    baseline = next(curve.baseline for curve in CURVES if curve.name == name)
+    look = appearance(name)
     return html.Trace(
-        LABELS[name],
-        html.colour(name),
+        look.label,
+        look.colour,
         [int(row["evaluations"]) for row in mine],
         [html.on_log_axis(float(row["variance"])) for row in mine],
         view=f"η = {shown(eta)}",
-        dash=DASHES[baseline],
+        dash=html.DASHES[look.line],
         text=[f"k = {row['k']}" for row in mine],
     )
 
@@ -102,14 +103,9 @@ def variance_table(rows: html.Rows) -> str:
 
 def trajectory_chart(steps: html.Rows) -> str:
     """Return the chart of the optimisation with different gradients."""
-    labels = {
-        "exact": "Exact gradient",
-        "unordered_set": "Unordered set",
-        "reinforce": "REINFORCE, built-in baseline",
-    }
     return html.chart(
         "trajectory",
-        [trajectory_trace(steps, name, label) for name, label in labels.items()],
+        [trajectory_trace(steps, name) for name in GRADIENTS],
         x="step",
         y="loss",
         caption="Gradient descent from η = −4 with k = 3 samples: the mean loss over all runs.",
@@ -117,15 +113,16 @@ def trajectory_chart(steps: html.Rows) -> str:
     )
 
 
-def trajectory_trace(steps: html.Rows, name: str, label: str) -> html.Trace:
+def trajectory_trace(steps: html.Rows, name: str) -> html.Trace:
     """Return the mean loss of an optimisation at every tenth step, which is enough to see it."""
     mine = [row for row in steps if row["estimator"] == name][::10]
+    look = appearance(name)
     return html.Trace(
-        label,
-        html.colour(name),
+        look.label,
+        look.colour,
         [int(row["step"]) for row in mine],
         [float(row["loss_mean"]) for row in mine],
-        dash="dash" if name == "exact" else "solid",
+        dash=html.DASHES[look.line],
     )
 
 

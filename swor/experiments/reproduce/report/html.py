@@ -12,34 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-# Colours of estimators. Names that start with the same family have the same colour.
-
 ACCENT = "#0072b2"
-OTHERS = "#000000"
-FAMILIES = {
-    "reinforce": "#444444",
-    "unordered_set": ACCENT,
-    "risk": "#d55e00",
-    "sum_and_sample": "#008a64",
-    "normalized_importance_weighted": "#cc5f9b",
-    "deterministic_sum_and_sample": "#b37700",
-    "reinforce_rollout": "#3f9fdc",
-    "straight_through": "#7a5cd6",
-    "relax": "#a03e20",
-    "arsm": "#b8348b",
-    "importance_weighted": "#8a6fb0",
-    "reinforce_batch_mean": "#8c8c8c",
-}
-
-
-def colour(name: str) -> str:
-    """Return the colour of an estimator on a light page: that of the longest family that matches.
-
-    >>> colour("unordered_set_no_baseline"), colour("exact")
-    ('#0072b2', '#000000')
-    """
-    matching = [family for family in FAMILIES if name.startswith(family)]
-    return FAMILIES[max(matching, key=len)] if matching else OTHERS
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
+"""Styles of lines, from matplotlib's names to those of charts."""
 
 
 # Tables of results, as the steps have written them.
@@ -137,7 +112,7 @@ class Trace:
         x: coordinates on the horizontal axis, or the names of the bars.
         y: values; None leaves a gap.
         view: the view of the chart to which the trace belongs.
-        dash: style of the line: "solid", "dash" or "dot".
+        dash: style of the line: "solid", "dash", "dot" or "dashdot".
         kind: "line" or "bar".
         text: what the tooltips show beside the values.
         error: half the lengths of the error bars.

@@ -14,7 +14,6 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from swor.experiments.folder import RunFolder
 from swor.experiments.reproduce.execution import Outcome, is_done, outcome
 from swor.experiments.reproduce.report import html
 from swor.experiments.reproduce.report.figure1 import figure1
@@ -23,6 +22,7 @@ from swor.experiments.reproduce.report.tsp import figure3
 from swor.experiments.reproduce.report.vae import figure2, table1
 from swor.experiments.reproduce.settings import Sizes
 from swor.experiments.reproduce.steps import Step
+from swor.experiments.runs.folder import RunFolder
 
 DEVIATIONS = (
     "Figure 1 is exact. The paper estimates each variance from 1000 sampled gradients. At η = −4 such "

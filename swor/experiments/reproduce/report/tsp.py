@@ -7,9 +7,10 @@ from itertools import product
 from pathlib import Path
 
 from swor.experiments.reproduce.report import html
-from swor.experiments.tsp.estimators import TOUR_ESTIMATORS
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.tsp.task import TOUR_ESTIMATORS
 
-LABELS = {name: estimator.label for name, estimator in TOUR_ESTIMATORS.items()}
+LABELS = {name: appearance(name).label for name in TOUR_ESTIMATORS}
 
 # What the paper says.
 GREEDY_GAP = 0.34  # percent: the gap of its fully trained model for 20 nodes, with greedy decoding
@@ -23,7 +24,7 @@ ON_PAR = ("risk", "risk_beam_search")  # with the unordered set estimator
 TEXT = (
     "The chart shows the optimality gap of greedy decoding on fixed validation instances, whose optimal "
     "tours are known exactly. All estimators have the same number of tours in a batch: single-sample "
-    "estimators use one tour of each instance, the others four. Dotted lines are biased estimators. The "
+    "estimators use one tour of each instance, the others four. Dash-dotted lines are biased estimators. The "
     f"paper's model has a gap of {GREEDY_GAP} % when it is fully trained on 20 nodes."
 )
 
@@ -65,13 +66,14 @@ def gap_traces(rows: html.Rows) -> list[html.Trace]:
 
 def gap_trace(rows: html.Rows, axis: str, name: str, seed: str) -> html.Trace:
     """Return the line of a run."""
+    look = appearance(name)
     return html.Trace(
-        LABELS[name],
-        html.colour(name),
+        look.label,
+        look.colour,
         [int(row[axis]) for row in rows],
         [float(row["gap"]) for row in rows],
         view=f"training {axis}",
-        dash="solid" if TOUR_ESTIMATORS[name].unbiased else "dot",
+        dash=html.DASHES[look.line],
         text=[f"seed {seed}"] * len(rows),
         error=[2.0 * float(row["gap_standard_error"]) for row in rows],
     )

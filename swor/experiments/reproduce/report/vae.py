@@ -9,12 +9,12 @@ from pathlib import Path
 from scipy.stats import rankdata, spearmanr
 
 from swor.experiments.reproduce.report import html
-from swor.experiments.vae.published import NEGATIVE_ELBO, PAPER, label
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.vae.published import NEGATIVE_ELBO, PAPER
 
 CORRECTED = ("arsm", "relax")
 """Estimators whose published variances come from incorrect code, which the comparison leaves out."""
 
-DASHES = {"-": "solid", "--": "dash", ":": "dot"}
 PARTS = ("encoder", "decoder", "both")
 
 Curve = tuple[str, int]
@@ -74,9 +74,9 @@ def pairs(rows: html.Rows, dims: int) -> dict[str, tuple[float, float]]:
     """Return the paper's value and ours for each estimator of Table 1."""
     ours = of_encoder(rows)
     return {
-        name: (entry.published[dims], float(ours[name, entry.k]["log_variance"]))
+        name: (entry.log_variance[dims], float(ours[name, entry.k]["log_variance"]))
         for name, entry in PAPER.items()
-        if (name, entry.k) in ours and dims in entry.published
+        if (name, entry.k) in ours and dims in entry.log_variance
     }
 
 
@@ -87,7 +87,7 @@ def comparison_table(rows: html.Rows, dims: int) -> str:
     lines = []
     for (name, (paper, here)), *order in zip(both.items(), paper_ranks, our_ranks, strict=True):
         row = ours[name, PAPER[name].k]
-        first = [label(name), row["k"], row["evaluations"]]
+        first = [appearance(name).label, row["k"], row["evaluations"]]
         rank = " → ".join(f"{place:g}" for place in order)
         lines.append([*first, paper, with_error(row), here - paper, rank])
     return html.table(
@@ -102,7 +102,7 @@ def full_table(rows: html.Rows) -> str:
     by_part = {(r["estimator"], r["k"], r["part"]): with_error(r) for r in rows}
     lines = [
         [
-            label(row["estimator"]),
+            appearance(row["estimator"]).label,
             row["k"],
             row["evaluations"],
             *(by_part[row["estimator"], row["k"], part] for part in PARTS),
@@ -126,7 +126,7 @@ def bars(rows: html.Rows, part: str) -> html.Trace:
     return html.Trace(
         "log-variance",
         html.ACCENT,
-        [label(row["estimator"]) for row in ordered],
+        [appearance(row["estimator"]).label for row in ordered],
         [height(row) for row in ordered],
         view=part,
         kind="bar",
@@ -147,12 +147,13 @@ def epochs(rows: html.Rows, name: str) -> html.Trace:
     wanted = (name, str(entry.k), "encoder")
     mine = [row for row in rows if (row["estimator"], row["k"], row["part"]) == wanted]
     mine.sort(key=lambda row: int(row["epoch"]))
+    look = appearance(name)
     return html.Trace(
-        f"{entry.label}, k = {entry.k}",
-        html.colour(name),
+        f"{look.label}, k = {entry.k}",
+        look.colour,
         [int(row["epoch"]) for row in mine],
         [height(row) for row in mine],
-        dash=DASHES[entry.line],
+        dash=html.DASHES[look.line],
         error=[2.0 * float(row["standard_error"]) for row in mine],
     )
 
@@ -243,7 +244,7 @@ def elbo_table(best: Mapping[Curve, Mapping[str, float]]) -> str:
     lines = []
     for (name, k), splits in best.items():
         train, valid = NEGATIVE_ELBO.get((name, k), ("–", "–"))
-        lines.append([label(name), k, splits["train"], splits["valid"], train, valid])
+        lines.append([appearance(name).label, k, splits["train"], splits["valid"], train, valid])
     return html.table(
         "Lowest smoothed −ELBO in training and validation, the best first",
         ["estimator", "k", "train, here", "valid, here", "train, paper", "valid, paper"],
@@ -258,14 +259,15 @@ def curve_traces(rows: html.Rows) -> list[html.Trace]:
         for run in dict.fromkeys(row["run"] for row in rows):
             mine = [row for row in rows if row["run"] == run and row["split"] == split]
             name, k = mine[0]["estimator"], mine[0]["k"]
+            look = appearance(name)
             traces.append(
                 html.Trace(
-                    f"{label(name)}, k = {k}",
-                    html.colour(name),
+                    f"{look.label}, k = {k}",
+                    look.colour,
                     [float(row["epoch"]) for row in mine],
                     [float(row["smoothed"]) for row in mine],
                     view=view,
-                    dash="dash" if "shared_sample" in name else "solid",
+                    dash=html.DASHES[look.line],
                 )
             )
     return traces

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from swor.experiments.reproduce.report.html import (
-    FAMILIES,
     Finding,
     Trace,
     cards,
@@ -54,7 +53,3 @@ def test_findings_show_their_verdict() -> None:
     html = cards([Finding("where", "p", "o", verdict) for verdict in (True, False, None)])
     found = re.findall(r"<li class='(.*?)'>", html)
     assert found == ["agrees", "differs", "no-comparison"]
-
-
-def test_families_have_different_colours() -> None:
-    assert len(set(FAMILIES.values())) == len(FAMILIES)

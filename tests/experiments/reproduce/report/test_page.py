@@ -13,12 +13,10 @@ from browser import browser, visit
 pytest.importorskip("plotly")
 pytest.importorskip("pandas")
 
-from swor.experiments.folder import RunFolder
 from swor.experiments.reproduce.report.html import (
     Finding,
     Trace,
     chart,
-    colour,
     image,
     section,
     table,
@@ -32,13 +30,15 @@ from swor.experiments.reproduce.report.page import (
 )
 from swor.experiments.reproduce.settings import FULL, SHORT
 from swor.experiments.reproduce.steps import Step
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.folder import RunFolder
 
 
 def small_page(path: Path) -> str:
     lines = [
-        Trace("<one>", colour("risk"), [1, 2], [1.0, 10.0], view="left"),
-        Trace("two", colour("relax"), [1, 2], [3.0, None], view="left", dash="dot"),
-        Trace("one", colour("risk"), [1, 2], [5.0, 6.0], view="right", error=[0.1, 0.2]),
+        Trace("<one>", appearance("risk").colour, [1, 2], [1.0, 10.0], view="left"),
+        Trace("two", appearance("relax").colour, [1, 2], [3.0, None], view="left", dash="dot"),
+        Trace("one", appearance("risk").colour, [1, 2], [5.0, 6.0], view="right", error=[0.1, 0.2]),
     ]
     bars = [
         Trace("v", "#0072b2", ["a", "b"], [1.0, 2.0], view=f"k = {k}", kind="bar") for k in (1, 2)
@@ -101,7 +101,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert console == ""
     assert seen[:3] == [2, "log", "1,2"]
     assert seen[3:10] == [1, "true", "false", "linear", "x", "1", "k = 1"]
-    assert seen[10:] == [colour("risk"), "dark", "rgb(234,175,128)", True, True]
+    assert seen[10:] == [appearance("risk").colour, "dark", "rgb(234,175,128)", True, True]
 
 
 def test_steps_that_have_not_succeeded_are_named(tmp_path: Path) -> None:

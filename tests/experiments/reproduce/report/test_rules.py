@@ -8,8 +8,8 @@ import pytest
 
 from swor.estimators.registry import ESTIMATORS, lift
 from swor.estimators.single import single_sample
-from swor.experiments.folder import RunFolder
 from swor.experiments.reproduce.report.rules import K, rule_rows, theorems, unbiasedness
+from swor.experiments.runs.folder import RunFolder
 from swor.types import Scheme
 
 

@@ -1,0 +1,35 @@
+"""``swor lm`` and ``swor lm-figures``: train a small language model by a reward, and draw the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from swor.experiments.lm.figures import curves_figure, read_points
+from swor.experiments.lm.settings import LMFigures, LMSettings
+from swor.experiments.runs.folder import open_folder
+from swor.experiments.runs.training import run
+
+
+def lm(settings: LMSettings) -> Path:
+    """Train, and return the folder of the run.
+
+    Args:
+        settings: of the run; with ``resume``, those of the run with what may change.
+    """
+    from swor.experiments.lm.task import SortingTask  # needs transformers, which the figures do not
+
+    return run(SortingTask(settings), settings, command="lm", name=f"lm-{settings.estimator}")
+
+
+def lm_figures(settings: LMFigures) -> Path:
+    """Draw, and return the folder with curves.csv and curves.png.
+
+    Args:
+        settings: what to draw.
+    """
+    points = [point for path in settings.runs for point in read_points(path)]
+    folder = open_folder(settings, "lm-figures", out=settings.out)
+    folder.write_csv("curves.csv", [point._asdict() for point in points])
+    folder.write_figure("curves.png", curves_figure(points))
+    print(f"The figures are in {folder.path}")
+    return folder.path

@@ -1,0 +1,1 @@
+"""The machinery that the experiments share: from settings to a folder with metrics and checkpoints."""

@@ -1,0 +1,161 @@
+"""The folder of a run: new, never overwritten, with its settings beside its results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from swor.experiments.runs.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.figure import Figure
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A draft to write to, which then becomes the file: whole and on the disk, or not at all.
+
+    Args:
+        path: the file; the draft is beside it and has the same suffix.
+    """
+    draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield draft
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())  # a rename may reach the disk before the content does
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    r"""A folder of results; every file in it is whole, however the run ends.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     folder = create(Path(directory) / "run")
+    ...     folder.write_csv("squares.csv", [{"x": 1, "y": 1}, {"x": 2, "y": 4}]).read_text()
+    'x,y\n1,1\n2,4\n'
+    """
+
+    path: Path
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a file as UTF-8 with plain line ends."""
+        with replacing(self.path / name) as draft:
+            draft.write_text(text, encoding="utf-8", newline="\n")
+        return self.path / name
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> Path:
+        """Write a file that a person can read; infinities and NaN become strings."""
+        text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+        return self.write_text(name, text + "\n")
+
+    def write_csv(self, name: str, rows: Sequence[Mapping[str, object]]) -> Path:
+        """Write a table; the columns are the keys of the first row."""
+        text = StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.write_text(name, text.getvalue())
+
+    def write_figure(self, name: str, figure: Figure, *, dpi: int = 150) -> Path:
+        """Write a figure, in the format that the suffix of its name says."""
+        with replacing(self.path / name) as draft:
+            figure.savefig(draft, dpi=dpi)
+        return self.path / name
+
+    def write_settings(self, settings: DataclassInstance) -> Path:
+        """Write ``settings.json``: the settings, the command and the versions, also of resumed runs."""
+        path = self.path / "settings.json"
+        if not path.exists():
+            return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        again = {
+            "settings": asdict(settings),
+            "resumed": [*stored.get("resumed", []), provenance()],
+        }
+        return self.write_json(path.name, stored | again)
+
+
+def create(path: Path) -> RunFolder:
+    """Make a new folder.
+
+    Args:
+        path: where; it must not exist, or be an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(
+            f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
+            "Give another folder with --out, or remove this one first."
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def unused(parent: Path, name: str) -> Path:
+    """The first of ``parent/name-1``, ``parent/name-2``, … that does not exist."""
+    number = 1
+    while (path := parent / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def open_folder(
+    settings: DataclassInstance, name: str, *, out: Path | None, resume: Path | None = None
+) -> RunFolder:
+    """The folder of the run that is resumed, or a new one with the settings in it.
+
+    Args:
+        settings: of the command.
+        name: a new folder is ``runs/NAME-1``, or a higher number, unless ``out`` is given.
+        out: the new folder, or None.
+        resume: the folder of the run to resume, or None.
+    """
+    if resume is not None and out is not None:
+        raise UserError(
+            f"--resume and --out {out} were given; expected one of them, since a run continues "
+            "in its own folder. Leave out --out."
+        )
+    if resume is not None:
+        return RunFolder(resume)
+    folder = create(out or unused(Path("runs"), name))
+    folder.write_settings(settings)
+    return folder
+
+
+def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
+    """The command, and the versions of the packages it ran with."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
+    program = Path(sys.argv[0]).name
+    started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
+    command = shlex.join([*started, *sys.argv[1:]])
+    return {"command": command, "versions": versions, "threads": torch.get_num_threads()}
+
+
+def _plain(content: Any) -> Any:
+    """The same content in types that JSON has."""
+    if isinstance(content, Mapping):
+        return {str(key): _plain(item) for key, item in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(item) for item in content]
+    if isinstance(content, Path) or (isinstance(content, float) and not math.isfinite(content)):
+        return str(content)
+    return content

@@ -1,0 +1,146 @@
+"""The settings of every training run, and how stored settings are read and compared.
+
+A command takes one dataclass of settings. They are stored in ``settings.json`` and in the checkpoint.
+With ``--resume RUN`` the stored settings become the defaults of the command, and what is given beside
+it must not differ, except for the fields marked with :data:`MAY_CHANGE`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MAY_CHANGE: Mapping[str, bool] = {"may_change": True}
+"""Metadata of a field that may have another value when a run is resumed."""
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(ABC):
+    """Settings of every training run; those of an experiment inherit from them.
+
+    Attributes:
+        seed: seed of the initial weights, the batches and the noise.
+        clip: largest norm of the gradient; None does not clip.
+        log_every: number of steps that one line of ``metrics.jsonl`` averages.
+        checkpoint_every: steps between checkpoints; there is also one after every epoch.
+        keep_every: epochs between the copies of the model that are kept; 0 keeps none.
+        cpu: stay on the CPU even if there is an accelerator.
+        out: folder of the run; by default a new one in runs/.
+        resume: folder of a run to continue; its settings become the defaults.
+    """
+
+    seed: int = 0
+    clip: float | None = None
+    log_every: int = 100
+    checkpoint_every: int = field(default=1000, metadata=MAY_CHANGE)
+    keep_every: int = field(default=0, metadata=MAY_CHANGE)
+    cpu: bool = False
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    @property
+    @abstractmethod
+    def epochs(self) -> int:
+        """Number of epochs in all; a field in most experiments."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "clip")
+        check_at_least(self, 0, "epochs")
+
+
+def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
+    """The names of the settings that may have another value when a run is resumed."""
+    return {f.name for f in fields(settings) if f.metadata.get("may_change")}
+
+
+def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> DataclassInstance | None:
+    """The settings of the run that ``--resume RUN`` names; None if there is no such option.
+
+    Args:
+        kind: type of the settings of a command.
+        arguments: of that command.
+    """
+    if not {"resume", "out"} <= may_change(kind):
+        return None
+    for position, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == "--resume":
+            return read_settings(kind, Path(value or "".join(arguments[position + 1 :][:1])))
+    return None
+
+
+def read_settings(kind: type[Settings], run: Path) -> Settings:
+    """The settings in the ``settings.json`` of a run, without the folder that it was written to."""
+    path = run / "settings.json"
+    if not path.is_file():
+        raise UserError(f"there is no {path}; expected the folder of a run. Correct the folder.")
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        return from_json(kind, stored | {"out": None})
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} does not hold the settings of such a run ({error}); expected those of "
+            f"{kind.__name__}. Give the folder of a run of this command."
+        ) from error
+
+
+def from_json(kind: type[Settings], stored: Mapping[str, Any]) -> Settings:
+    """Settings from what JSON made of them, nested settings included."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _typed(hints[name], value) for name, value in stored.items()})
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_json(hint, value)
+    if isinstance(value, list):
+        return tuple(value)
+    return Path(value) if Path in (hint, *get_args(hint)) and value is not None else value
+
+
+def as_json(settings: DataclassInstance) -> str:
+    """Settings in the form in which they are stored and compared."""
+    return json.dumps(asdict(settings), default=str, sort_keys=True)
+
+
+def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
+    """Refuse settings other than those of the run that is resumed.
+
+    Args:
+        stored: the settings of the run, by :func:`as_json`.
+        settings: those that it is resumed with.
+        path: the file that the former are from, for the error.
+    """
+    before, now = _flat(json.loads(stored)), _flat(json.loads(as_json(settings)))
+    free, missing = may_change(settings), "not a setting"
+    changed = [
+        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
+        for name in sorted((before.keys() | now.keys()) - free)
+        if before.get(name, missing) != now.get(name, missing)
+    ]
+    if changed:
+        raise UserError(
+            f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
+            f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
+            "another run."
+        )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of nested ones beside them, as in ``model.width``."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = _flat(value) if isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{n}": v for n, v in inner.items()}
+    return flat

@@ -1,0 +1,101 @@
+"""What the training loop trains: a task, and the place in a run that its randomness depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from swor.experiments.runs.errors import UserError
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in training a process is: its batch and its noise depend on nothing else.
+
+    Attributes:
+        seed: seed of the run.
+        epoch: counted from 0.
+        step: within the epoch, counted from 0.
+        rank: number of this process.
+        processes: number of processes, which share a batch between them.
+    """
+
+    seed: int
+    epoch: int
+    step: int
+    rank: int = 0
+    processes: int = 1
+
+    def share(self, batch: Tensor) -> Tensor:
+        """The records of a batch that this process takes; every process takes as many.
+
+        >>> Place(seed=0, epoch=0, step=0, rank=1, processes=2).share(torch.arange(6))
+        tensor([1, 3, 5])
+        """
+        if len(batch) % self.processes:
+            raise UserError(
+                f"a batch of {len(batch)} cannot be shared equally by {self.processes} processes; "
+                "expected a multiple. Change the batch size or the number of processes."
+            )
+        return batch[self.rank :: self.processes]
+
+
+def seeded(*place: int | str, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator for one place and purpose, such as ``seeded(seed, "order", epoch)``.
+
+    >>> a, b = seeded(0, "noise", 1), seeded(0, "noise", 2)
+    >>> a.initial_seed() == b.initial_seed()
+    False
+    """
+    digest = hashlib.blake2b(repr(place).encode(), digest_size=7).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest, "big"))
+
+
+class Task(ABC, Generic[Batch]):
+    """What is trained.
+
+    Attributes:
+        model: holds every parameter that is trained; its weights are initialised by the task, from
+            the seed.
+        optimizer: of these parameters.
+        steps: number of steps of an epoch.
+        examples: number of records in a step, over all processes, for the throughput.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    steps: int
+    examples: int
+
+    @abstractmethod
+    def batch(self, place: Place) -> Batch:
+        """The share of a process in the batch of a step; depends on nothing but the place."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar to minimise, and metrics; all of them are means over the records."""
+
+    @abstractmethod
+    def validate(self, generator: torch.Generator) -> dict[str, float]:
+        """Metrics on the validation set; the generator starts from the same seed every time."""
+
+    def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
+        """What is done before the validation of an epoch, such as replacing a rollout baseline.
+
+        Every process calls it, with the same generator and the same weights.
+        """
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """What is saved beside the model and the optimizer: tensors, numbers, strings, dicts."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`state` returned."""

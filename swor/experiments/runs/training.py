@@ -1,0 +1,257 @@
+r"""The training loop of the experiments: $\theta \leftarrow \theta - \text{Adam}(\frac1P \sum_r \nabla L_r)$.
+
+A :class:`swor.experiments.runs.task.Task` says what is trained, on which batches, and how it is
+validated. :func:`train` does the rest, on one process or, started by ``torchrun`` or ``accelerate
+launch``, on P of them.
+
+Batches and noise are functions of their place in the run (seed, epoch, step, process). So no two
+processes draw the same noise, and a run that was killed continues from its last checkpoint to the
+numbers that it would have reached: there is no state of a random generator to lose.
+
+The records of a batch are split over the processes. The k samples of one record are not: weights and
+baselines of samples without replacement depend on all k together, and k / P of them on each process
+would be P separate samples, which may repeat each other. To use more processes, give each more records.
+
+If a process dies, the others end with an error that says so, and the run is resumed from the last
+checkpoint, which is whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from swor.experiments.runs.checkpoint import Checkpoint, keep_model
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder, open_folder
+from swor.experiments.runs.interrupt import interruptible
+from swor.experiments.runs.metrics import Bar, Meter, Records
+from swor.experiments.runs.processes import Processes, is_main, on_main, together
+from swor.experiments.runs.settings import TrainingSettings, as_json, require_same
+from swor.experiments.runs.task import Batch, Place, Task, seeded
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+STOPPED = "Stopped at the end of a step, and saved. Continue with: swor {command} --resume {path}"
+
+
+def run(
+    task: Task[Batch],
+    settings: TrainingSettings,
+    *,
+    command: str,
+    name: str,
+    finish: Callable[[Path], None] | None = None,
+) -> Path:
+    """Train a task in the folder that the settings name, and return the folder.
+
+    Args:
+        task: what is trained.
+        settings: of the run.
+        command: its name on the command line.
+        name: of a new folder in ``runs``, if the settings name none.
+        finish: what is left to do in the folder when training has finished.
+    """
+
+    def folder() -> Path:
+        return open_folder(settings, name, out=settings.out, resume=settings.resume).path
+
+    path = on_main(folder, cpu=settings.cpu)
+    finished = train(task, path, settings, resume=settings.resume is not None)
+    if is_main(cpu=settings.cpu):
+        if finished and finish is not None:
+            finish(path)
+        ended = f"The run is in {path}"
+        print(ended if finished else STOPPED.format(command=command, path=path))
+    if not finished:
+        raise KeyboardInterrupt
+    return path
+
+
+def train(
+    task: Task[Batch], folder: Path, settings: TrainingSettings, *, resume: bool = False
+) -> bool:
+    """Train a task in a folder: checkpoint, metrics.jsonl, TensorBoard events, kept models.
+
+    Args:
+        task: what is trained.
+        folder: where everything is written.
+        settings: of the run; they are saved, and must be the same when the run is resumed.
+        resume: continue from the checkpoint in the folder.
+
+    Returns:
+        Whether training finished. It did not if it was interrupted (Ctrl-C); then everything is
+        saved for another call with ``resume``.
+    """
+    from accelerate import Accelerator
+
+    loop = _Loop(task, folder, settings, Accelerator(cpu=settings.cpu))
+    try:
+        with together(loop.accelerator.num_processes):
+            return loop.run(resume=resume)
+    finally:
+        loop.accelerator.end_training()
+
+
+@dataclass
+class _Position:
+    """How far a run is: steps taken, and bytes of metrics.jsonl written."""
+
+    step: int = 0
+    log_bytes: int = 0
+
+
+class _Loop(Generic[Batch]):
+    def __init__(
+        self, task: Task[Batch], folder: Path, settings: TrainingSettings, accelerator: Accelerator
+    ) -> None:
+        self.task, self.folder, self.settings = task, folder, settings
+        self.accelerator, self.processes = accelerator, Processes(accelerator)
+        self.main = accelerator.is_main_process
+        self.checkpoint = Checkpoint(folder / "checkpoint.pt")
+        self.position = _Position()
+        self.meter = Meter()
+
+    def run(self, *, resume: bool) -> bool:
+        task, settings = self.task, self.settings
+        task.model.to(self.accelerator.device)
+        self.processes.share(task.model.parameters())
+        self.processes.share(task.model.buffers())
+        if resume:
+            self._restore(self.checkpoint.load())
+            if self.main:
+                RunFolder(self.folder).write_settings(settings)  # there may be more epochs
+        else:
+            self.checkpoint.require_none()
+        self.processes.wait()
+        start = self.position.step
+        with (
+            Records(self.folder, start, self.position.log_bytes, enabled=self.main) as self.records,
+            Bar(task.steps, task.examples, settings.epochs, start, enabled=self.main) as self.bar,
+            interruptible() as self.interrupt,
+        ):
+            if not resume:
+                self._end_epoch()
+            return self._epochs()
+
+    def _epochs(self) -> bool:
+        total, stop = self.settings.epochs * self.task.steps, False
+        while self.position.step < total and not stop:
+            stop = self._step()
+            if self.position.step % self.task.steps == 0:
+                self._end_epoch()
+            elif stop or self._due(self.settings.checkpoint_every):
+                self._save()
+        return self.position.step >= total
+
+    def _step(self) -> bool:
+        """Take one step, and return whether any process was asked to stop."""
+        epoch, step = divmod(self.position.step, self.task.steps)
+        seed, rank, device = self.settings.seed, self.accelerator.process_index, self._device
+        place = Place(seed, epoch, step, rank, self.accelerator.num_processes)
+        self.task.model.train()
+        self.task.optimizer.zero_grad(set_to_none=True)
+        noise = seeded(seed, "noise", self.position.step, rank, device=device)
+        loss, metrics = self.task.loss(self.task.batch(place), noise)
+        loss.backward()
+        *means, stop = self._average(loss, metrics)
+        if not math.isfinite(means[0]):
+            self._diverged(f"the loss is {means[0]}")
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.task.model.parameters(), self.settings.clip)
+        self.task.optimizer.step()
+        self.position.step += 1
+        self.meter.add(dict(zip(("loss", *metrics), means, strict=True)))
+        self.bar.advance(means[0])
+        if self._due(self.settings.log_every):
+            self._log_training()
+        return stop > 0
+
+    def _average(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> list[float]:
+        """Means over the processes of loss, metrics and requests to stop; of gradients in place."""
+        numbers = [loss.detach(), *(m.detach() for m in metrics.values())]
+        numbers.append(loss.new_tensor(float(self.interrupt.requested)))
+        trained = [p for p in self.task.model.parameters() if p.requires_grad]
+        return self.processes.average(numbers, trained)
+
+    def _end_epoch(self) -> None:
+        """Log, run the hook of the task, validate and save; at the start of training too."""
+        self._check_weights()  # before the hook and the validation use them
+        self._log_training()
+        self.processes.share(self.task.model.buffers())  # batch statistics differ between processes
+        epoch, seed = self.position.step // self.task.steps, self.settings.seed
+        self.task.model.eval()
+        metrics: dict[str, float] = {}
+        if epoch > 0:
+            metrics |= self.task.end_epoch(epoch, seeded(seed, "epoch", epoch, device=self._device))
+        with torch.no_grad():
+            metrics |= self.task.validate(seeded(seed, "validate", device=self._device))
+        self.records.write("valid", self.position.step, epoch, metrics)
+        self.bar.report(epoch, metrics)
+        every = self.settings.keep_every
+        if self.main and every and epoch % every == 0:
+            keep_model(self.folder / "models" / f"epoch-{epoch:04d}.safetensors", self.task.model)
+        self._save()
+
+    def _log_training(self) -> None:
+        if self.meter.count:
+            epoch = -(-self.position.step // self.task.steps)
+            self.records.write("train", self.position.step, epoch, self.meter.means())
+            self.meter.clear()
+
+    def _save(self) -> None:
+        self._check_weights()
+        self.position.log_bytes = self.records.size()
+        if self.main:
+            self.checkpoint.save(
+                {
+                    "settings": as_json(self.settings),
+                    "position": asdict(self.position),
+                    "meter": {"count": self.meter.count, "totals": dict(self.meter.totals)},
+                    "model": self.task.model.state_dict(),
+                    "optimizer": self.task.optimizer.state_dict(),
+                    "task": self.task.state(),
+                }
+            )
+        self.processes.wait()
+
+    def _restore(self, content: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`_save` wrote, with the same settings."""
+        require_same(content["settings"], self.settings, self.checkpoint.path)
+        self.task.model.load_state_dict(content["model"])
+        self.task.optimizer.load_state_dict(content["optimizer"])
+        self.task.load_state(content["task"])
+        self.meter.count, self.meter.totals = content["meter"]["count"], content["meter"]["totals"]
+        self.position = _Position(**content["position"])
+        had = self.position.step / self.task.steps
+        if had > self.settings.epochs:
+            raise UserError(
+                f"epochs is {self.settings.epochs}, but the run has had {had:g}; expected at least as "
+                "many. Resume it with more, or not at all."
+            )
+
+    def _due(self, every: int) -> bool:
+        return every > 0 and self.position.step % every == 0
+
+    def _check_weights(self) -> None:
+        for name, parameter in self.task.model.named_parameters():
+            if not parameter.isfinite().all():
+                self._diverged(f"the weights {name} are not all finite")
+
+    def _diverged(self, sign: str) -> NoReturn:
+        raise UserError(
+            f"{sign} at step {self.position.step}; expected numbers. Training diverged: lower the "
+            "learning rate or clip the gradient. The checkpoint is from before."
+        )
+
+    @property
+    def _device(self) -> torch.device:
+        device: torch.device = self.accelerator.device
+        return device

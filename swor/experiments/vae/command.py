@@ -1,0 +1,98 @@
+"""``swor vae``, ``swor vae-variance`` and ``swor vae-figures``: train, measure and compare models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import open_folder
+from swor.experiments.runs.images import load
+from swor.experiments.runs.processes import main_first
+from swor.experiments.runs.settings import as_json, read_settings, require_same
+from swor.experiments.runs.training import run
+from swor.experiments.vae.curves import elbo_table, read_curve, rows, short_names
+from swor.experiments.vae.figures import curves_figure, picture, variance_figure
+from swor.experiments.vae.settings import VAEFigures, VAESettings, VAEVariance
+from swor.experiments.vae.task import VAETask, check_applies, make_vae
+from swor.experiments.vae.variance import (
+    Subject,
+    cases,
+    comparisons,
+    kept_models,
+    measure,
+    variance_table,
+)
+
+
+def vae(settings: VAESettings) -> Path:
+    """Train, and return the folder of the run.
+
+    Args:
+        settings: of the run; with ``resume``, those of the run with what may change.
+    """
+    settings = replace(settings, k=settings.samples)
+    check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
+    images = main_first(lambda: load(settings.data, settings.data_dir), cpu=settings.cpu)
+    name = f"vae-{settings.data}-{settings.dims}-{settings.estimator}"
+    return run(VAETask(settings, images), settings, command="vae", name=name)
+
+
+def vae_variance(settings: VAEVariance) -> Path:
+    """Measure, and return the folder with variance.csv, variance.md and variance.png.
+
+    Args:
+        settings: what to measure; with ``resume``, those of the measurement that is continued.
+    """
+    trained = read_settings(VAESettings, settings.run)
+    models = kept_models(settings.run, settings.epochs)
+    images = load(trained.data, settings.data_dir or trained.data_dir).train
+    if settings.records > len(images):
+        raise UserError(
+            f"records is {settings.records}; expected at most the {len(images)} training images."
+        )
+    compared = comparisons(settings, trained)
+    name = f"{settings.run.name}-variance"
+    folder = open_folder(settings, name, out=settings.out, resume=settings.resume)
+    if settings.resume is not None:
+        before = read_settings(VAEVariance, folder.path)
+        require_same(as_json(before), settings, folder.path / "settings.json")
+    try:
+        subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
+        todo = cases(settings, compared, tuple(models))
+        measured = measure(settings, subject, todo, folder)
+    except KeyboardInterrupt:
+        print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
+        raise
+    at_last = [m for m in measured if m.epoch == max(models)]
+    folder.write_text(
+        "variance.md", variance_table(compared, at_last, trained.domain, settings.warm_up)
+    )
+    trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
+    folder.write_figure("variance.png", variance_figure(compared, measured, trained_with))
+    print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def vae_figures(settings: VAEFigures) -> Path:
+    """Draw, and return the folder with curves.csv, .md and .png, and a picture per run.
+
+    Args:
+        settings: what to draw.
+    """
+    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
+    curves = [
+        read_curve(path, name, split, settings.smoothing)
+        for name, path in runs.items()
+        for split in ("train", "valid")
+    ]
+    pictures = {n: picture(path, settings.columns, settings.data_dir) for n, path in runs.items()}
+    folder = open_folder(settings, "vae-figures", out=settings.out)
+    folder.write_csv("curves.csv", rows(curves))
+    folder.write_text("curves.md", elbo_table(curves))
+    folder.write_figure("curves.png", curves_figure(curves))
+    for name, figure in pictures.items():
+        folder.write_figure(f"images-{name}.png", figure)
+    print(f"The figures are in {folder.path}")
+    return folder.path

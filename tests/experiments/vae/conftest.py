@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swor.experiments.vae.command import vae
+from swor.experiments.vae.settings import VAESettings
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the digits, with REINFORCE as the paper's variance table has it."""
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    return vae(
+        VAESettings(dims=2, epochs=2, keep_every=1, cpu=True, estimator="reinforce", out=path)
+    )

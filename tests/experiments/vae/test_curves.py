@@ -1,0 +1,33 @@
+"""Curves of runs: grouped by their settings, in figures and beside the paper's numbers."""
+
+from __future__ import annotations
+
+from swor.experiments.vae.curves import Curve, elbo_table, grouped
+from swor.experiments.vae.figures import curves_figure
+from swor.experiments.vae.settings import VAESettings
+
+
+def curve(split: str, values: list[float], **changes: object) -> Curve:
+    """A curve with a point at the end of every epoch."""
+    epochs = [float(i + 1) for i in range(len(values))]
+    settings = VAESettings(data="mnist", estimator="reinforce", **changes)
+    return Curve("run", settings, split, epochs, values, values)
+
+
+def test_runs_that_differ_in_their_seed_are_together() -> None:
+    curves = [
+        curve("valid", [10.0, 8.0, 5.0], seed=0),
+        curve("valid", [12.0, 6.0], seed=1, epochs=7),  # stopped: epochs may differ
+        curve("valid", [20.0, 20.0], k=8),
+        curve("train", [3.0, 2.0]),
+        curve("train", [5.0, 1.0], seed=1),
+        curve("train", [9.0, 9.0], k=8),
+    ]
+    first, second = grouped(curves[:3])
+    assert first.name == "REINFORCE, built-in baseline, k = 4, 2 runs"
+    assert second.name == "REINFORCE, built-in baseline, k = 8"
+    assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves).axes] == [2, 2]
+    assert elbo_table(curves).splitlines()[4:] == [
+        f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",
+        f"| {second.name} | 20.0 | 20.0 |  | 20.0 | 9.0 | 90.8 | 70.3 |",
+    ]

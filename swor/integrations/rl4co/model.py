@@ -80,6 +80,7 @@ class SolutionModel:
         self._first = None if start is None else _first_actions(start, td["action_mask"])
         self._gradient = torch.is_grad_enabled()
         self._decoder = Decoder(policy, env, td)
+        self._only_end = self._certain(torch.tensor(self.end, device=td["action_mask"].device))
         self._last: PartialSolutions | None = None
 
     def start(self) -> PartialSolutions:
@@ -98,13 +99,13 @@ class SolutionModel:
     def _log_probs(self, state: PartialSolutions) -> Tensor:
         if self._first is not None and not state.symbols.shape[-1]:
             return self._certain(self._first).unsqueeze(1)
-        end = self._certain(torch.tensor(self.end, device=state.complete.device))
         if bool(state.complete.all()):
-            return end.expand(*state.complete.shape, -1)
+            return self._only_end.expand(*state.complete.shape, -1)
         log_probs = F.pad(self._decoder(state.td, state.complete), (0, 1), value=-torch.inf)
-        return torch.where(state.complete.unsqueeze(-1), end, log_probs)
+        return torch.where(state.complete.unsqueeze(-1), self._only_end, log_probs)
 
     def _certain(self, symbol: Tensor) -> Tensor:
+        """Log-probabilities of what is certain to be a symbol, (*symbol.shape, actions + 1)."""
         symbols = torch.arange(self.end + 1, device=symbol.device)
         zero = torch.zeros((), dtype=self._decoder.dtype, device=symbol.device)
         return torch.where(symbols == symbol.unsqueeze(-1), zero, -torch.inf)
@@ -119,10 +120,7 @@ class SolutionModel:
         td = state.td[rows_of(parents)]
         # A search may keep impossible beams, where there are not enough others: they stop as well.
         stopped = state.complete.gather(-1, parents) | (log_p == -torch.inf)
-        actions = symbols
-        if bool(stopped.any()):
-            allowed = from_rows(td["action_mask"], self.batch).to(torch.uint8).argmax(-1)
-            actions = torch.where(stopped, allowed, symbols)
+        actions = self._replace(symbols, stopped, td)
         td.set("action", to_rows(actions))
         td = self.env.step(td)["next"]
         done = from_rows(td["done"].reshape(len(td), -1).all(-1), self.batch)
@@ -133,6 +131,13 @@ class SolutionModel:
             symbols=_extended(state.symbols, parents, symbols),
             actions=_extended(state.actions, parents, actions),
         )
+
+    def _replace(self, symbols: Tensor, stopped: Tensor, td: TensorDict) -> Tensor:
+        """Symbols with an action that the environment allows in place of those of stopped beams."""
+        if not bool(stopped.any()):
+            return symbols
+        allowed = from_rows(td["action_mask"], self.batch).to(torch.uint8).argmax(-1)
+        return torch.where(stopped, allowed, symbols)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probabilities of solutions, (batch, k), from their symbols, (batch, k, steps)."""

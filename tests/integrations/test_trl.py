@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
 from problems import log_probabilities, seeded
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from trl import RLOOConfig
+from tiny_trainer import trainer
 
 import swor
 from swor.integrations import trl
-from swor.integrations.trl import UnorderedSetTrainer, weighted
+from swor.integrations.trl import weighted
 
-WORDS = ["<pad>", "<eos>", "a", "b", "c", "d"]
 METRICS = [
     "mass_covered",
     "effective_sample_size",
@@ -27,61 +23,6 @@ METRICS = [
     "duplicates_avoided",
     "reward",
 ]
-
-
-def tokenizer():
-    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<pad>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", padding_side="left"
-    )
-
-
-def model():
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-    config = LlamaConfig(
-        vocab_size=len(WORDS),
-        num_attention_heads=2,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
-        initializer_range=0.3,
-        **sizes,
-    )
-    return LlamaForCausalLM(config)
-
-
-def likes_a(completions, **_):
-    """The share of a's."""
-    return [text.split().count("a") / 4 for text in completions]
-
-
-def trainer(folder, **given):
-    settings = {
-        "output_dir": str(folder),
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 4,
-        "max_steps": 4,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_steps": 2,
-        "report_to": [],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-        "model_init_kwargs": {"dtype": "float32"},
-    }
-    model().save_pretrained(folder / "model")  # by name: the reference model is loaded from it too
-    return UnorderedSetTrainer(
-        model=str(folder / "model"),
-        reward_funcs=likes_a,
-        args=RLOOConfig(**settings | given),
-        train_dataset=Dataset.from_dict({"prompt": ["a b", "c", "b d d", "d"] * 4}),
-        processing_class=tokenizer(),
-    )
 
 
 def test_advantages_are_those_of_the_unordered_set_estimator():
@@ -166,8 +107,8 @@ def test_two_processes(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import sys, pathlib\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from test_trl import trainer\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
+        "from tiny_trainer import trainer\n"
         "run = trainer(pathlib.Path(sys.argv[1]), max_steps=2)\n"
         "run.train()\n"
         "assert run.accelerator.num_processes == 2\n"

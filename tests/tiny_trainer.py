@@ -41,7 +41,8 @@ def likes_a(completions, **_):
     return [text.split().count("a") / 4 for text in completions]
 
 
-def trainer(folder, **given):
+def trainer(folder, *, options=None, **given):
+    """With ``options`` of the trainer and other settings than the usual ones."""
     settings = {
         "output_dir": str(folder),
         "per_device_train_batch_size": 8,
@@ -59,10 +60,10 @@ def trainer(folder, **given):
         "model_init_kwargs": {"dtype": "float32"},
     }
     model().save_pretrained(folder / "model")  # by name: the reference model is loaded from it too
-    return UnorderedSetTrainer(
-        model=str(folder / "model"),
-        reward_funcs=likes_a,
-        args=RLOOConfig(**settings | given),
-        train_dataset=Dataset.from_dict({"prompt": ["a b", "c", "b d d", "d"] * 4}),
-        processing_class=tokenizer(),
-    )
+    usual = {
+        "model": str(folder / "model"),
+        "reward_funcs": likes_a,
+        "train_dataset": Dataset.from_dict({"prompt": ["a b", "c", "b d d", "d"] * 4}),
+        "processing_class": tokenizer(),
+    }
+    return UnorderedSetTrainer(args=RLOOConfig(**settings | given), **usual | (options or {}))

@@ -17,7 +17,13 @@ from swor.types import Sample
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+    from peft import PeftConfig, PeftModel
+    from transformers import (
+        BitsAndBytesConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        TrainerCallback,
+    )
 
 TESTED = "1.16"
 
@@ -59,7 +65,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     which the plain mean over distinct completions (``reward``) is not.
 
     Args:
-        model: a causal language model, or its name.
+        model: a causal language model, with an adapter or without, or its name.
         reward_funcs: one or several reward functions, as for ``RLOOTrainer``.
         args: the settings; generation is by the model's own probabilities at ``temperature``, so
             ``top_p``, ``top_k``, ``min_p`` and ``repetition_penalty`` stay at their defaults.
@@ -69,11 +75,13 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         reward_processing_classes: tokenizers of reward models.
         callbacks: of the training loop.
         optimizers: the optimizer and its schedule.
+        quantization_config: how to quantise a model that is given by its name.
+        peft_config: an adapter to train in place of the model, such as ``peft.LoraConfig``.
     """
 
     def __init__(
         self,
-        model: str | PreTrainedModel,
+        model: str | PreTrainedModel | PeftModel,
         reward_funcs: Callable[..., list[float]] | list[Callable[..., list[float]]],
         args: RLOOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
@@ -82,6 +90,8 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         reward_processing_classes: list[PreTrainedTokenizerBase] | None = None,
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, Any] = (None, None),
+        quantization_config: BitsAndBytesConfig | None = None,
+        peft_config: PeftConfig | None = None,
     ) -> None:
         if args is not None:
             _check_settings(args)
@@ -95,6 +105,8 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             reward_processing_classes=reward_processing_classes,
             callbacks=callbacks,
             optimizers=optimizers,
+            quantization_config=quantization_config,
+            peft_config=peft_config,
         )
 
     def _generate_single_turn(

@@ -22,6 +22,7 @@ from swor.integrations.transformers.prompts import (
     check_prompts,
     tokens_of,
 )
+from swor.integrations.transformers.wrappers import underlying
 from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
 from swor.types import Sample
 
@@ -171,7 +172,7 @@ def completion_log_probs(
     special = tokens_of(model, eos_token_id, pad_token_id)
     mask = check_prompts(model, Prompts(input_ids, attention_mask, special))
     check_value(value, len(input_ids))
-    cached = not (model.is_gradient_checkpointing and model.training)
+    cached = not (underlying(model).is_gradient_checkpointing and model.training)
     encoded = network(model, input_ids, mask)
     policy = CompletionPolicy(encoded, value.shape[-1], special, cached=cached, chunk=chunk)
     return policy.log_prob(value)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from swor.integrations.transformers.wrappers import underlying
+
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
@@ -42,7 +44,7 @@ class Decoder:
         self.model, self.input_ids, self.mask = model, input_ids, mask
         self.padded = not bool(mask.all())
         self.lengths = mask.sum(-1)
-        self.takes = inspect.signature(model.forward).parameters
+        self.takes = inspect.signature(underlying(model).forward).parameters
 
     def prefill(self) -> tuple[Tensor, Cache]:
         """One pass over the prompts."""
@@ -101,8 +103,9 @@ class EncoderDecoder:
         self.model, self.mask = model, mask
         encoded = model.get_encoder()(input_ids=input_ids, attention_mask=mask)
         self.hidden: Tensor = encoded.last_hidden_state
-        start = model.generation_config.decoder_start_token_id
-        start = model.config.decoder_start_token_id if start is None else start
+        inside = underlying(model)
+        start = inside.generation_config.decoder_start_token_id
+        start = inside.config.decoder_start_token_id if start is None else start
         if start is None:
             raise ValueError(
                 "the model has no decoder_start_token_id; expected the token that completions "
@@ -145,7 +148,7 @@ class EncoderDecoder:
 
 def network(model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> Network:
     """The network that fits the model."""
-    kind = EncoderDecoder if model.config.is_encoder_decoder else Decoder
+    kind = EncoderDecoder if underlying(model).config.is_encoder_decoder else Decoder
     return kind(model, input_ids, mask)
 
 

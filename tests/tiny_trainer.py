@@ -41,7 +41,7 @@ def likes_a(completions, **_):
     return [text.split().count("a") / 4 for text in completions]
 
 
-def trainer(folder, *, options=None, **given):
+def trainer(folder, *, options=None, make_args=RLOOConfig, **given):
     """With ``options`` of the trainer and other settings than the usual ones."""
     settings = {
         "output_dir": str(folder),
@@ -66,4 +66,4 @@ def trainer(folder, *, options=None, **given):
         "train_dataset": Dataset.from_dict({"prompt": ["a b", "c", "b d d", "d"] * 4}),
         "processing_class": tokenizer(),
     }
-    return UnorderedSetTrainer(args=RLOOConfig(**settings | given), **usual | (options or {}))
+    return UnorderedSetTrainer(args=make_args(**settings | given), **usual | (options or {}))

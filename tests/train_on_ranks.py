@@ -14,7 +14,7 @@ import torch
 from accelerate import DistributedType, PartialState
 from torch.distributed.tensor import DTensor
 
-from swor.integrations import trl
+from swor.integrations.trl import trainer as swor_trainer
 
 SHARDED = {"version": 2, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
 SHARDED |= {"state_dict_type": "SHARDED_STATE_DICT"}
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--resume")
     given = parser.parse_args()
     longest: list[int] = []
-    draw = trl.sample_completions
+    draw = swor_trainer.sample_completions
 
     def recorded(*args, **options):
         sample = draw(*args, **options)
@@ -51,7 +51,7 @@ def main() -> None:
         longest.append(int((~torch.isin(sample.value, ends)).long().cumprod(-1).sum(-1).max()))
         return sample
 
-    trl.sample_completions = recorded
+    swor_trainer.sample_completions = recorded
     run = tiny_trainer.trainer(
         given.folder,
         make_args=shard_on_cpu,

@@ -10,8 +10,7 @@ from problems import log_probabilities, seeded
 from tiny_trainer import trainer
 
 import swor
-from swor.integrations import trl
-from swor.integrations.trl import weighted
+from swor.integrations.trl.groups import weighted
 
 METRICS = [
     "mass_covered",
@@ -66,6 +65,22 @@ def test_training_raises_the_reward(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_batch_has_the_advantages_of_the_unordered_set_estimator(scale, tmp_path):
+    """Before they are scaled to one standard deviation, if they are."""
+    run = trainer(tmp_path, beta=0.0, normalize_advantages=scale)
+    batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
+    reward, weights = run._rewards.view(2, 4), swor.unordered_set(run._sample)
+    expected = 4 * weights.weight * (reward - weights.baseline(reward))
+    if scale:
+        others = (reward.sum(-1, keepdim=True) - reward) / 3
+        expected = expected / ((reward - others).std() + 1e-4)
+    assert torch.allclose(batch["advantages"], expected.flatten(), rtol=0, atol=1e-5)
+    assert expected.abs().max() > 0.01
+    assert list(run._logs["advantages"]) == batch["advantages"].tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_log_probabilities_of_the_sample_are_those_that_trl_differentiates(tmp_path):
     run = trainer(tmp_path, temperature=0.7)
     batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
@@ -75,7 +90,11 @@ def test_log_probabilities_of_the_sample_are_those_that_trl_differentiates(tmp_p
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "given, message",
-    [({"top_p": 0.9}, "top_p is 0.9; expected 1.0"), ({"top_k": 5}, "top_k is 5; expected 0")],
+    [
+        ({"top_p": 0.9}, "top_p is 0.9; expected 1.0"),
+        ({"top_k": 5}, "top_k is 5; expected 0"),
+        ({"use_vllm": True}, "use_vllm is True; .* swor.integrations.vllm"),
+    ],
 )
 def test_settings_that_change_the_distribution(given, message, tmp_path):
     with pytest.raises(ValueError, match=message):
@@ -90,9 +109,3 @@ def test_groups_and_rewards_must_be_whole(tmp_path):
     run.reward_funcs = [lambda completions, **_: [None] * len(completions)]
     with pytest.raises(ValueError, match="every reward function returned None"):
         run._generate_and_score_completions([{"prompt": "a b"}] * 4)
-
-
-def test_untested_versions_are_refused(monkeypatch):
-    monkeypatch.setattr(trl, "version", lambda name: "2.0.1")
-    with pytest.raises(ImportError, match=r"trl 2.0.1 is installed; expected 1.16"):
-        trl.check_version()

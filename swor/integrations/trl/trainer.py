@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.distributed.fsdp import FullyShardedDataParallel
+from trl import RLOOConfig, RLOOTrainer
+from trl.models import unwrap_model_for_generation
 
 from swor.diagnostics.groups import group_statistics
 from swor.estimators.unordered import unordered_set
 from swor.integrations.transformers import sample_completions
-from swor.types import Sample
+from swor.integrations.trl.compatibility import accepted, check_attributes, known
+from swor.integrations.trl.groups import cut, one_of_each, padded, weighted
+from swor.integrations.trl.settings import check_settings
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -24,31 +28,6 @@ if TYPE_CHECKING:
         PreTrainedTokenizerBase,
         TrainerCallback,
     )
-
-TESTED = "1.16"
-
-
-def check_version() -> None:
-    """The trainer overrides methods that TRL may change: it runs with what it was tested with."""
-    try:
-        installed = version("trl")
-    except PackageNotFoundError as error:
-        raise ModuleNotFoundError(
-            "swor.integrations.trl needs the package 'trl', which is not installed. Install it "
-            "with: pip install 'swor[trl]'",
-            name="trl",
-        ) from error
-    if installed.split(".")[:2] != TESTED.split("."):
-        raise ImportError(
-            f"trl {installed} is installed; expected {TESTED}, the version that UnorderedSetTrainer "
-            f"is tested with. Install it with: pip install 'trl~={TESTED}.0'"
-        )
-
-
-check_version()
-
-from trl import RLOOConfig, RLOOTrainer  # noqa: E402
-from trl.models import unwrap_model_for_generation  # noqa: E402
 
 
 class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not checked
@@ -94,7 +73,8 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         peft_config: PeftConfig | None = None,
     ) -> None:
         if args is not None:
-            _check_settings(args)
+            check_settings(args)
+        options = {"quantization_config": quantization_config, "peft_config": peft_config}
         super().__init__(
             model=model,
             reward_funcs=reward_funcs,
@@ -105,9 +85,9 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             reward_processing_classes=reward_processing_classes,
             callbacks=callbacks,
             optimizers=optimizers,
-            quantization_config=quantization_config,
-            peft_config=peft_config,
+            **accepted(RLOOTrainer.__init__, options),
         )
+        check_attributes(self)
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any]
@@ -115,35 +95,41 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         """Distinct completions of every group of equal prompts; remembers their sample."""
         if images or multimodal_fields:
             raise ValueError(
-                "a prompt has images; expected text, all that completions are drawn of."
+                "a prompt has images; expected text only, which completions are drawn from."
             )
         k = self.num_generations if self.model.training else self.num_generations_eval
-        prompts = one_of_each(prompt_ids, k)
-        device, pad = self.accelerator.device, self._tokenizer.pad_token_id
-        ids = [torch.tensor(prompt, device=device) for prompt in prompts]
-        input_ids = pad_sequence(ids, True, pad, padding_side="left")
-        mask = pad_sequence([torch.ones_like(x) for x in ids], True, 0, padding_side="left")
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-            ) as model,
-            torch.no_grad(),
-            self._dist.summon_full_params(self.model_wrapped, recurse=False),
-        ):
+        tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
+        # Only newer versions of TRL end completions at all tokens that the model ends them at.
+        ends = getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id]
+        input_ids, mask = padded(one_of_each(prompt_ids, k), tokenizer.pad_token_id)
+        with self._whole_model() as model, torch.no_grad():
             self._sample = sample_completions(
                 model,
-                input_ids,
-                mask,
+                input_ids.to(self.accelerator.device),
+                mask.to(self.accelerator.device),
                 k=k,
                 max_new_tokens=self.max_completion_length,
-                eos_token_id=self.eos_token_ids,
-                pad_token_id=pad,
+                eos_token_id=ends,
+                pad_token_id=tokenizer.pad_token_id,
                 logits_processor=None if self.temperature == 1.0 else self._at_temperature,
             )
-        return cut(self._sample.value.flatten(0, 1).tolist(), self.eos_token_ids)
+        return cut(self._sample.value.flatten(0, 1).tolist(), ends)
+
+    @contextmanager
+    def _whole_model(self) -> Iterator[PreTrainedModel]:
+        """The model without what training has wrapped around it, as TRL generates with it."""
+        options = {
+            "gather_deepspeed3_params": self.args.ds3_gather_for_generation,
+            "gradient_checkpointing_kwargs": self.args.gradient_checkpointing_kwargs,
+        }
+        options = known(unwrap_model_for_generation, options)
+        wrapped = self.model_wrapped
+        with unwrap_model_for_generation(wrapped, self.accelerator, **options) as model:
+            if isinstance(wrapped, FullyShardedDataParallel):  # the first FSDP
+                with FullyShardedDataParallel.summon_full_params(wrapped, recurse=False):
+                    yield model
+            else:
+                yield model
 
     def _at_temperature(self, tokens: Tensor, logits: Tensor) -> Tensor:
         return logits / float(self.temperature)
@@ -184,60 +170,3 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         for name, number in numbers.items():
             mean = self.accelerator.gather(number).mean().item()
             self._metrics[mode][f"swor/{name}"].append(mean)
-
-
-def weighted(sample: Sample, advantages: Tensor) -> Tensor:
-    r"""$k w_s (r_s - b_s)$ from the advantages $a_s = r_s - \frac{1}{k-1} \sum_{s' \ne s} r_{s'}$.
-
-    The loss of TRL is a mean over completions, hence the factor $k$. The baseline moves along with
-    the rewards of a group, so it is enough to know how far each is from their mean, $a_s (k - 1) / k$.
-
-    Args:
-        sample: the completions of every group.
-        advantages: of leave-one-out REINFORCE, (batch · k,); scaled and shifted ones give scaled ones.
-    """
-    k = sample.k
-    if k == 1:
-        return advantages
-    from_mean = advantages.view(-1, k).to(sample.log_p.dtype) * ((k - 1) / k)
-    weights = unordered_set(sample)
-    advantage = k * weights.weight * (from_mean - weights.baseline(from_mean))
-    return advantage.flatten().to(advantages.dtype)
-
-
-def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
-    """One prompt of each group of k equal ones.
-
-    >>> one_of_each([[1, 2], [1, 2], [3], [3]], 2)
-    [[1, 2], [3]]
-    """
-    groups = [prompts[i : i + k] for i in range(0, len(prompts), k)]
-    if any(len(group) < k or any(prompt != group[0] for prompt in group) for group in groups):
-        raise ValueError(
-            f"the {len(prompts)} prompts of this process are not groups of {k} equal ones; expected "
-            "all completions of a prompt on one process. Make per_device_train_batch_size · "
-            "steps_per_generation (and per_device_eval_batch_size) a multiple of num_generations."
-        )
-    return [group[0] for group in groups]
-
-
-def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:
-    """Completions up to the first end, which they keep.
-
-    >>> cut([[5, 0, 9], [5, 6, 7]], [0])
-    [[5, 0], [5, 6, 7]]
-    """
-    stops = [next((t for t, x in enumerate(c) if x in ends), len(c)) for c in completions]
-    return [c[: stop + 1] for c, stop in zip(completions, stops, strict=True)]
-
-
-def _check_settings(args: RLOOConfig) -> None:
-    plain = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
-    plain |= {"generation_kwargs": None, "use_vllm": False}
-    plain |= {"use_transformers_continuous_batching": False}
-    for name, value in plain.items():
-        if getattr(args, name) != value:
-            raise ValueError(
-                f"{name} is {getattr(args, name)!r}; expected {value!r}: UnorderedSetTrainer samples "
-                "from the model itself, with sample_completions. Leave it out."
-            )

@@ -13,6 +13,9 @@ VLLM_VENV := .venv-vllm
 # measure.py is what they share, and the others have targets of their own.
 BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py,\
 	$(sort $(wildcard benchmarks/*.py)))
+# The oldest TRL that has what the trainer calls, the one of constraints.txt, and the newest.
+TRL_MATRIX = trl==0.29.1 $(shell grep '^trl==' constraints.txt) trl
+TRL_ENVS := $(VENV)-trl
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
 # One thread per process: several OpenMP threads beside another process slow both down.
@@ -22,10 +25,11 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm lint format bench bench-page soak docs dist reproduce clean
+.PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm test-trl-matrix lint format bench bench-page soak docs dist \
+	reproduce clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 
@@ -63,6 +67,18 @@ bench-rl4co: $(RL4CO_VENV)/.setup-done ## measure a training step of the rl4co i
 test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
 	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
 		$(PYTEST_ARGS)
+
+# Old versions of TRL import requests without saying so.
+test-trl-matrix: ## run the tests of the TRL trainer with its oldest, its pinned and the newest TRL
+	@set -eu; mkdir -p $(TRL_ENVS); grep -v '^trl==' constraints.txt > $(TRL_ENVS)/constraints.txt; \
+	for trl in $(TRL_MATRIX); do \
+		python="$(TRL_ENVS)/$$trl/bin/python"; \
+		test -x "$$python" || $(PYTHON) -m venv "$(TRL_ENVS)/$$trl"; \
+		"$$python" -m pip install --disable-pip-version-check -qq --upgrade \
+			-c $(TRL_ENVS)/constraints.txt -e ".[dev,transformers,trl]" "$$trl" requests; \
+		"$$python" -c "import importlib.metadata as m; print('== trl', m.version('trl'))"; \
+		"$$python" -m pytest -n $(WORKERS) tests/integrations/test_trl*.py $(PYTEST_ARGS); \
+	done
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .
@@ -102,5 +118,5 @@ reproduce: setup ## reproduce the paper's results in a short run
 	$(BIN)/swor reproduce
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,6 +22,8 @@ from swor.integrations.transformers.prompts import (
     check_prompts,
     tokens_of,
 )
+from swor.integrations.transformers.shards import ranks_of
+from swor.integrations.transformers.wrappers import underlying
 from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
 from swor.types import Sample
 
@@ -49,8 +51,12 @@ def sample_completions(
     ``torch.no_grad()``, the log-probabilities are those of the search. Otherwise they are computed
     again, with gradient, in one pass, as by :func:`completion_log_probs`.
 
+    A model with adapters (PEFT) is sampled with them. If the weights are spread over ranks (FSDP,
+    DeepSpeed ZeRO-3), all ranks call this function together, each with prompts of its own; those whose
+    completions end first keep calling the model until the others have ended.
+
     Args:
-        model: a decoder-only or encoder-decoder model.
+        model: a decoder-only or encoder-decoder model, which may be wrapped.
         input_ids: the prompts, (batch, tokens), padded on the left if the model is decoder-only.
         attention_mask: (batch, tokens), 0 for padding; None if there is no padding.
         k: the number of completions per prompt.
@@ -176,9 +182,15 @@ def completion_log_probs(
     special = tokens_of(model, eos_token_id, pad_token_id)
     mask = check_prompts(model, Prompts(input_ids, attention_mask, special))
     check_value(value, len(input_ids))
-    cached = not (model.is_gradient_checkpointing and model.training)
-    encoded = network(model, input_ids, mask)
-    policy = CompletionPolicy(encoded, value.shape[-1], special, cached=cached, chunk=chunk)
+    ranks = ranks_of(model, input_ids.device)
+    checkpointing = underlying(model).is_gradient_checkpointing and model.training
+    policy = CompletionPolicy(
+        network(model, input_ids, mask, sharded=ranks is not None),
+        value.shape[-1],
+        special,
+        cached=ranks is None and not checkpointing,
+        chunk=chunk,
+    )
     return policy.log_prob(value)
 
 
@@ -190,5 +202,15 @@ def _drawing(
     check_max_new_tokens(max_new_tokens)
     mask = check_prompts(model, prompts)
     with evaluating(model):
-        encoded = network(model, prompts.input_ids, mask)
-        yield CompletionPolicy(encoded, max_new_tokens, prompts.tokens, processor=processor)
+        ranks = ranks_of(model, mask.device)
+        encoded = network(model, prompts.input_ids, mask, sharded=ranks is not None)
+        policy = CompletionPolicy(
+            encoded,
+            max_new_tokens,
+            prompts.tokens,
+            processor=processor,
+            cached=ranks is None,  # a sharded model is called once for a gradient
+            ranks=ranks,
+        )
+        yield policy
+        policy.finish()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from swor.integrations.transformers.wrappers import underlying
+
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
@@ -45,7 +47,7 @@ class Decoder:
         self.model, self.input_ids, self.mask = model, input_ids, mask
         self.padded = not bool(mask.all())
         self.lengths = mask.sum(-1)
-        self.takes = inspect.signature(model.forward).parameters
+        self.takes = inspect.signature(underlying(model).forward).parameters
 
     def prefill(self) -> tuple[Tensor, Cache]:
         """Run one pass over the prompts."""
@@ -100,58 +102,85 @@ class Decoder:
 
 
 class EncoderDecoder:
-    """An encoder-decoder model, which encodes the prompts and begins completions with a start token."""
+    """An encoder-decoder model, which encodes the prompts and begins completions with a start token.
 
-    def __init__(self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> None:
-        self.model, self.mask = model, mask
-        encoded = model.get_encoder()(input_ids=input_ids, attention_mask=mask)
-        self.hidden: Tensor = encoded.last_hidden_state
-        start = model.generation_config.decoder_start_token_id
-        start = model.config.decoder_start_token_id if start is None else start
+    Args:
+        model: the model.
+        input_ids: prompts, (batch, tokens).
+        mask: (batch, tokens), 0 for padding.
+        sharded: whether the encoder cannot be called without the rest of the model.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
+    ) -> None:
+        self.model, self.input_ids, self.mask, self.sharded = model, input_ids, mask, sharded
+        inside = underlying(model)
+        start = inside.generation_config.decoder_start_token_id
+        start = inside.config.decoder_start_token_id if start is None else start
         if start is None:
             raise ValueError(
                 "the model has no decoder_start_token_id; expected the token that precedes "
                 "every completion. Set model.generation_config.decoder_start_token_id."
             )
         self.start = input_ids.new_full((len(input_ids), 1), start)
+        self.hidden = torch.empty(0)  # of the prompts, after prefill
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """Run one pass over the start tokens."""
-        owners = torch.arange(len(self.start), device=self.start.device)
-        out = self._call(self.start, owners, use_cache=True)
+        """One pass over prompts and start tokens."""
+        out = self.model(
+            input_ids=self.input_ids,
+            attention_mask=self.mask,
+            decoder_input_ids=self.start,
+            use_cache=True,
+        )
+        self.hidden = out.encoder_last_hidden_state
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """Run one pass over new tokens."""
-        logits: Tensor = self._call(tokens, owners, use_cache=True, cache=cache).logits
-        return logits
+        """One pass over new tokens."""
+        encoded = {"encoder_outputs": (self.hidden[owners],)}
+        return self._decode(tokens, owners, encoded, past_key_values=cache, use_cache=True)
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Run one pass over start tokens and tokens; the last token is predicted only."""
         ids = self.context(tokens, owners)[:, :-1]
-        logits: Tensor = self._call(ids, owners, use_cache=False).logits
-        return logits
+        if self.sharded:
+            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]}, use_cache=False)
+        encoder = underlying(self.model).get_encoder()
+        hidden = encoder(input_ids=self.input_ids, attention_mask=self.mask).last_hidden_state
+        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)}, use_cache=False)
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Return the start token, followed by the tokens."""
         return torch.cat([self.start[owners], tokens], dim=-1)
 
-    def _call(
-        self, ids: Tensor, owners: Tensor, *, use_cache: bool, cache: Cache | None = None
-    ) -> Any:
-        return self.model(
+    def _decode(
+        self,
+        ids: Tensor,
+        owners: Tensor,
+        encoded: dict[str, Any],
+        *,
+        use_cache: bool,
+        past_key_values: Cache | None = None,
+    ) -> Tensor:
+        logits: Tensor = self.model(
             decoder_input_ids=ids,
-            encoder_outputs=(self.hidden[owners],),
             attention_mask=self.mask[owners],
-            past_key_values=cache,
+            past_key_values=past_key_values,
             use_cache=use_cache,
-        )
+            **encoded,
+        ).logits
+        return logits
 
 
-def network(model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> Network:
-    """Return the adapter for the kind of model."""
-    kind = EncoderDecoder if model.config.is_encoder_decoder else Decoder
-    return kind(model, input_ids, mask)
+def network(
+    model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
+) -> Network:
+    """The network that fits the model."""
+    if underlying(model).config.is_encoder_decoder:
+        return EncoderDecoder(model, input_ids, mask, sharded=sharded)
+    return Decoder(model, input_ids, mask)
 
 
 def checked(cache: Any) -> Cache:
@@ -172,7 +201,15 @@ def fork(cache: Cache) -> Cache:
         other.cross_attention_cache = fork(cache.cross_attention_cache)
         other.is_updated = dict(cache.is_updated)
     else:
-        other.layers = [copy.copy(layer) for layer in cache.layers]
+        other.layers = [_fork_layer(layer) for layer in cache.layers]
+    return other
+
+
+def _fork_layer(layer: Any) -> Any:
+    other = copy.copy(layer)
+    for name, states in vars(layer).items():
+        if isinstance(states, dict):  # of a layer with several states, such as linear attention
+            setattr(other, name, dict(states))
     return other
 
 

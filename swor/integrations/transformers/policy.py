@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from swor.checks import check_count, check_shape
 from swor.integrations.transformers.networks import Network, fork
 from swor.integrations.transformers.prompts import Tokens
+from swor.integrations.transformers.shards import Ranks
 from swor.math.logspace import working_dtype
 from swor.types import Sample
 
@@ -42,6 +43,7 @@ class CompletionPolicy:
         processor: a function that changes the logits, and therefore the distribution.
         cached: whether :meth:`log_prob` shares the encoding of the prompts through a cache.
         chunk: the number of completions per prompt that :meth:`log_prob` processes at a time.
+        ranks: the ranks that must call the model equally often, if there are others.
     """
 
     def __init__(
@@ -53,14 +55,20 @@ class CompletionPolicy:
         processor: Processor | None = None,
         cached: bool = True,
         chunk: int | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.network, self.tokens, self.processor = network, tokens, processor
         self.length, self.cached, self.chunk = length, cached, chunk
         self.end = tokens.ends[0] if tokens.ends else None
+        self.ranks = ranks
+        self.spare: Cache | None = None  # of the first prompt, for calls that only join other ranks
 
     def start(self) -> Beams:
         """Return one empty completion per prompt, with the prompt in the cache."""
         logits, cache = self.network.prefill()
+        if self.ranks is not None:
+            self.spare = fork(cache)
+            self.spare.reorder_cache(torch.zeros(1, dtype=torch.long, device=logits.device))
         row = torch.arange(len(logits), device=logits.device).unsqueeze(-1)
         tokens = torch.empty((len(logits), 1, 0), dtype=torch.long, device=logits.device)
         return Beams(tokens, row, cache, logits)
@@ -70,6 +78,8 @@ class CompletionPolicy:
         live = state.row >= 0
         owners, tokens, logits = live.nonzero()[:, 0], state.tokens[live], state.first
         if tokens.shape[-1] and len(owners):
+            if self.ranks is not None:
+                self.ranks.any(True)  # those that have ended make the same call, in finish
             past = tokens.shape[-1] - 1
             logits = self.network.extend(state.cache, tokens[:, -1:], owners, past).squeeze(1)
         log_probs = self._normalize(logits[: len(owners)], tokens, owners)
@@ -98,6 +108,16 @@ class CompletionPolicy:
         tokens = torch.cat([history, symbols.unsqueeze(-1)], dim=-1)
         return Beams(tokens, row, state.cache, state.first)
 
+    @torch.no_grad()
+    def finish(self) -> None:
+        """End a search: go on calling the model until the searches of all ranks have ended."""
+        if self.ranks is None or self.spare is None:
+            return
+        nothing = torch.zeros(1, dtype=torch.long, device=self.ranks.device)
+        while self.ranks.any(False):
+            self.network.extend(fork(self.spare), nothing.unsqueeze(-1), nothing, 0)
+        self.spare = None
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Compute the log-probabilities of completions, with gradient, for all tokens at once.
 
@@ -107,6 +127,7 @@ class CompletionPolicy:
         Returns:
             (batch, k)
         """
+        self.finish()
         lengths = self.tokens.lengths(value)
         value = value[..., : int(lengths.max()) if lengths.numel() else 0]
         first, cache = self.network.prefill() if self.cached else (None, None)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_shape
+from swor.integrations.transformers.wrappers import underlying
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,11 +43,12 @@ def tokens_of(
     model: PreTrainedModel, eos_token_id: int | Sequence[int] | None, pad_token_id: int | None
 ) -> Tokens:
     """Return the given special tokens, or those of the model's generation config."""
-    _check_cached(model)
-    defaults = model.generation_config
+    inside = underlying(model)
+    _check_cached(inside)
+    defaults = inside.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
     ends = () if given is None else (given,) if isinstance(given, int) else tuple(given)
-    symbols = model.config.get_text_config(decoder=True).vocab_size
+    symbols = inside.config.get_text_config(decoder=True).vocab_size
     for end in ends:
         if not 0 <= end < symbols:
             raise ValueError(
@@ -82,7 +84,7 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
             f"prompt {int(empty.long().argmax())} is empty; expected at least one token. Begin it "
             "with the model's bos_token_id."
         )
-    if not model.config.is_encoder_decoder:
+    if not underlying(model).config.is_encoder_decoder:
         _check_left_padded(input_ids, given, tokens)
     return mask
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
 from problems import log_probabilities, seeded
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from trl import RLOOConfig
+from tiny_trainer import trainer
 
 import swor
-from swor.integrations import trl
-from swor.integrations.trl import UnorderedSetTrainer, weighted
+from swor.integrations.trl.groups import weighted
 
-WORDS = ["<pad>", "<eos>", "a", "b", "c", "d"]
 METRICS = [
     "mass_covered",
     "effective_sample_size",
@@ -27,61 +19,6 @@ METRICS = [
     "duplicates_avoided",
     "reward",
 ]
-
-
-def tokenizer():
-    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<pad>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", padding_side="left"
-    )
-
-
-def model():
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-    config = LlamaConfig(
-        vocab_size=len(WORDS),
-        num_attention_heads=2,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=2,
-        initializer_range=0.3,
-        **sizes,
-    )
-    return LlamaForCausalLM(config)
-
-
-def likes_a(completions, **_):
-    """The share of a's."""
-    return [text.split().count("a") / 4 for text in completions]
-
-
-def trainer(folder, **given):
-    settings = {
-        "output_dir": str(folder),
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 4,
-        "max_steps": 4,
-        "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_steps": 2,
-        "report_to": [],
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-        "model_init_kwargs": {"dtype": "float32"},
-    }
-    model().save_pretrained(folder / "model")  # by name: the reference model is loaded from it too
-    return UnorderedSetTrainer(
-        model=str(folder / "model"),
-        reward_funcs=likes_a,
-        args=RLOOConfig(**settings | given),
-        train_dataset=Dataset.from_dict({"prompt": ["a b", "c", "b d d", "d"] * 4}),
-        processing_class=tokenizer(),
-    )
 
 
 def test_advantages_are_those_of_the_unordered_set_estimator():
@@ -128,6 +65,22 @@ def test_training_raises_the_reward(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_batch_has_the_advantages_of_the_unordered_set_estimator(scale, tmp_path):
+    """Before they are scaled to one standard deviation, if they are."""
+    run = trainer(tmp_path, beta=0.0, normalize_advantages=scale)
+    batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
+    reward, weights = run._rewards.view(2, 4), swor.unordered_set(run._sample)
+    expected = 4 * weights.weight * (reward - weights.baseline(reward))
+    if scale:
+        others = (reward.sum(-1, keepdim=True) - reward) / 3
+        expected = expected / ((reward - others).std() + 1e-4)
+    assert torch.allclose(batch["advantages"], expected.flatten(), rtol=0, atol=1e-5)
+    assert expected.abs().max() > 0.01
+    assert list(run._logs["advantages"]) == batch["advantages"].tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_log_probabilities_of_the_sample_are_those_that_trl_differentiates(tmp_path):
     run = trainer(tmp_path, temperature=0.7)
     batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
@@ -137,7 +90,11 @@ def test_log_probabilities_of_the_sample_are_those_that_trl_differentiates(tmp_p
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "given, message",
-    [({"top_p": 0.9}, "top_p is 0.9; expected 1.0"), ({"top_k": 5}, "top_k is 5; expected 0")],
+    [
+        ({"top_p": 0.9}, "top_p is 0.9; expected 1.0"),
+        ({"top_k": 5}, "top_k is 5; expected 0"),
+        ({"use_vllm": True}, "use_vllm is True; .* swor.integrations.vllm"),
+    ],
 )
 def test_settings_that_change_the_distribution(given, message, tmp_path):
     with pytest.raises(ValueError, match=message):
@@ -152,31 +109,3 @@ def test_groups_and_rewards_must_be_whole(tmp_path):
     run.reward_funcs = [lambda completions, **_: [None] * len(completions)]
     with pytest.raises(ValueError, match="every reward function returned None"):
         run._generate_and_score_completions([{"prompt": "a b"}] * 4)
-
-
-def test_untested_versions_are_refused(monkeypatch):
-    monkeypatch.setattr(trl, "version", lambda name: "2.0.1")
-    with pytest.raises(ImportError, match=r"trl 2.0.1 is installed; expected 1.16"):
-        trl.check_version()
-
-
-@pytest.mark.slow
-def test_two_processes(tmp_path):
-    """Started as accelerate launch does, every process draws its own groups."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import sys, pathlib\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from test_trl import trainer\n"
-        "run = trainer(pathlib.Path(sys.argv[1]), max_steps=2)\n"
-        "run.train()\n"
-        "assert run.accelerator.num_processes == 2\n"
-        "print('reward', run.state.log_history[0]['swor/reward'])\n"
-    )
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path / "run")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    rewards = [line for line in done.stdout.splitlines() if line.startswith("reward")]
-    assert len(set(rewards)) == 1

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.distributed.fsdp import FullyShardedDataParallel
+from trl import RLOOConfig, RLOOTrainer
+from trl.models import unwrap_model_for_generation
 
 from swor.diagnostics.groups import group_statistics
 from swor.estimators.unordered import unordered_set
 from swor.integrations.transformers import sample_completions
-from swor.types import Sample
+from swor.integrations.trl.compatibility import accepted, check_attributes, known
+from swor.integrations.trl.groups import cut, one_of_each, padded, weighted
+from swor.integrations.trl.settings import check_settings
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-
-TESTED = "1.16"
-
-
-def check_version() -> None:
-    """Check that the tested version of TRL is installed, since the trainer overrides private methods."""
-    try:
-        installed = version("trl")
-    except PackageNotFoundError as error:
-        raise ModuleNotFoundError(
-            "swor.integrations.trl needs the package 'trl', which is not installed. Install it "
-            "with: pip install 'swor[trl]'",
-            name="trl",
-        ) from error
-    if installed.split(".")[:2] != TESTED.split("."):
-        raise ImportError(
-            f"trl {installed} is installed; expected {TESTED}, the version that UnorderedSetTrainer "
-            f"is tested with. Install it with: pip install 'trl~={TESTED}.0'"
-        )
-
-
-check_version()
-
-from trl import RLOOConfig, RLOOTrainer  # noqa: E402
-from trl.models import unwrap_model_for_generation  # noqa: E402
+    from peft import PeftConfig, PeftModel
+    from transformers import (
+        BitsAndBytesConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        TrainerCallback,
+    )
 
 
 class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not checked
@@ -60,7 +45,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     TRL's ``reward``, the plain mean over distinct completions, is a biased one.
 
     Args:
-        model: a causal language model, or its name.
+        model: a causal language model, with an adapter or without, or its name.
         reward_funcs: one or several reward functions, as for ``RLOOTrainer``.
         args: the settings. Completions are sampled from the model's own distribution at ``temperature``,
             so ``top_p``, ``top_k``, ``min_p`` and ``repetition_penalty`` must have their defaults.
@@ -70,6 +55,8 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         reward_processing_classes: the tokenizers of reward models.
         callbacks: the callbacks of the training loop.
         optimizers: the optimizer and its learning rate schedule.
+        quantization_config: how to quantise a model that is given by its name.
+        peft_config: an adapter to train in place of the model, such as ``peft.LoraConfig``.
 
     References:
         | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
@@ -83,7 +70,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
 
     def __init__(
         self,
-        model: str | PreTrainedModel,
+        model: str | PreTrainedModel | PeftModel,
         reward_funcs: Callable[..., list[float]] | list[Callable[..., list[float]]],
         args: RLOOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
@@ -92,9 +79,12 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         reward_processing_classes: list[PreTrainedTokenizerBase] | None = None,
         callbacks: list[TrainerCallback] | None = None,
         optimizers: tuple[torch.optim.Optimizer | None, Any] = (None, None),
+        quantization_config: BitsAndBytesConfig | None = None,
+        peft_config: PeftConfig | None = None,
     ) -> None:
         if args is not None:
-            _check_settings(args)
+            check_settings(args)
+        options = {"quantization_config": quantization_config, "peft_config": peft_config}
         super().__init__(
             model=model,
             reward_funcs=reward_funcs,
@@ -105,7 +95,9 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             reward_processing_classes=reward_processing_classes,
             callbacks=callbacks,
             optimizers=optimizers,
+            **accepted(RLOOTrainer.__init__, options),
         )
+        check_attributes(self)
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any]
@@ -117,32 +109,38 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
                 "Remove them from the dataset."
             )
         k = self.num_generations if self.model.training else self.num_generations_eval
-        prompts = one_of_each(prompt_ids, k)
-        device, pad = self.accelerator.device, self._tokenizer.pad_token_id
-        ids = [torch.tensor(prompt, device=device) for prompt in prompts]
-        input_ids = pad_sequence(ids, True, pad, padding_side="left")
-        mask = pad_sequence([torch.ones_like(x) for x in ids], True, 0, padding_side="left")
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-            ) as model,
-            torch.no_grad(),
-            self._dist.summon_full_params(self.model_wrapped, recurse=False),
-        ):
+        tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
+        # Only newer versions of TRL end completions at all tokens that the model ends them at.
+        ends = getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id]
+        input_ids, mask = padded(one_of_each(prompt_ids, k), tokenizer.pad_token_id)
+        with self._whole_model() as model, torch.no_grad():
             self._sample = sample_completions(
                 model,
-                input_ids,
-                mask,
+                input_ids.to(self.accelerator.device),
+                mask.to(self.accelerator.device),
                 k=k,
                 max_new_tokens=self.max_completion_length,
-                eos_token_id=self.eos_token_ids,
-                pad_token_id=pad,
+                eos_token_id=ends,
+                pad_token_id=tokenizer.pad_token_id,
                 logits_processor=None if self.temperature == 1.0 else self._at_temperature,
             )
-        return cut(self._sample.value.flatten(0, 1).tolist(), self.eos_token_ids)
+        return cut(self._sample.value.flatten(0, 1).tolist(), ends)
+
+    @contextmanager
+    def _whole_model(self) -> Iterator[PreTrainedModel]:
+        """The model without what training has wrapped around it, as TRL generates with it."""
+        options = {
+            "gather_deepspeed3_params": self.args.ds3_gather_for_generation,
+            "gradient_checkpointing_kwargs": self.args.gradient_checkpointing_kwargs,
+        }
+        options = known(unwrap_model_for_generation, options)
+        wrapped = self.model_wrapped
+        with unwrap_model_for_generation(wrapped, self.accelerator, **options) as model:
+            if isinstance(wrapped, FullyShardedDataParallel):  # the first FSDP
+                with FullyShardedDataParallel.summon_full_params(wrapped, recurse=False):
+                    yield model
+            else:
+                yield model
 
     def _at_temperature(self, tokens: Tensor, logits: Tensor) -> Tensor:
         return logits / float(self.temperature)
@@ -183,62 +181,3 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         for name, number in numbers.items():
             mean = self.accelerator.gather(number).mean().item()
             self._metrics[mode][f"swor/{name}"].append(mean)
-
-
-def weighted(sample: Sample, advantages: Tensor) -> Tensor:
-    r"""$k w_s (r_s - b_s)$ from the advantages $a_s = r_s - \frac{1}{k-1} \sum_{s' \ne s} r_{s'}$.
-
-    TRL's loss is a mean over completions, hence the factor $k$. Adding a constant to all rewards of a group
-    shifts the baseline by the same constant, so it suffices to know the difference of each reward from the
-    mean of its group, which is $a_s (k - 1) / k$.
-
-    Args:
-        sample: the completions of every group.
-        advantages: the advantages $a_s$ of leave-one-out REINFORCE, (batch · k,). Scaling them scales
-            the result, and a shift of a whole group does not change it.
-    """
-    k = sample.k
-    if k == 1:
-        return advantages
-    from_mean = advantages.view(-1, k).to(sample.log_p.dtype) * ((k - 1) / k)
-    weights = unordered_set(sample)
-    advantage = k * weights.weight * (from_mean - weights.baseline(from_mean))
-    return advantage.flatten().to(advantages.dtype)
-
-
-def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
-    """Return one prompt of each group of k equal ones.
-
-    >>> one_of_each([[1, 2], [1, 2], [3], [3]], 2)
-    [[1, 2], [3]]
-    """
-    groups = [prompts[i : i + k] for i in range(0, len(prompts), k)]
-    if any(len(group) < k or any(prompt != group[0] for prompt in group) for group in groups):
-        raise ValueError(
-            f"the {len(prompts)} prompts of this process are not groups of {k} equal ones; expected "
-            "all completions of a prompt on one process. Make per_device_train_batch_size · "
-            "steps_per_generation (and per_device_eval_batch_size) a multiple of num_generations."
-        )
-    return [group[0] for group in groups]
-
-
-def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:
-    """Cut completions after the first end token, which they keep.
-
-    >>> cut([[5, 0, 9], [5, 6, 7]], [0])
-    [[5, 0], [5, 6, 7]]
-    """
-    stops = [next((t for t, x in enumerate(c) if x in ends), len(c)) for c in completions]
-    return [c[: stop + 1] for c, stop in zip(completions, stops, strict=True)]
-
-
-def _check_settings(args: RLOOConfig) -> None:
-    plain = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
-    plain |= {"generation_kwargs": None, "use_vllm": False}
-    plain |= {"use_transformers_continuous_batching": False}
-    for name, value in plain.items():
-        if getattr(args, name) != value:
-            raise ValueError(
-                f"{name} is {getattr(args, name)!r}; expected {value!r}, since UnorderedSetTrainer "
-                "samples from the model's own distribution. Leave this setting out."
-            )

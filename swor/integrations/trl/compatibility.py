@@ -1,0 +1,83 @@
+"""What the trainer asks of TRL: methods that it overrides, attributes that it reads.
+
+TRL releases a version about every two weeks, and most of them change nothing here. So what is called is
+looked at, rather than the number of the version.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+TESTED = "trl>=0.29,<1.17"
+OVERRIDDEN = {
+    "_generate_single_turn": ["prompt_ids", "images", "multimodal_fields"],
+    "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
+    "_generate_and_score_completions": ["inputs"],
+}
+READ = [
+    *("_logs", "_metrics", "model_wrapped", "num_generations", "num_generations_eval"),
+    *("max_completion_length", "reward_weights", "temperature"),
+]
+
+
+def check_methods() -> None:
+    """The methods of ``RLOOTrainer`` that the trainer overrides have the arguments that it expects."""
+    installed = _version()
+    from trl import RLOOTrainer
+
+    for name, expected in OVERRIDDEN.items():
+        method = getattr(RLOOTrainer, name, None)
+        found = parameters(method) if method is not None else None
+        if found != expected:
+            has = "has no such method" if found is None else f"has {name}({', '.join(found)})"
+            raise ImportError(
+                f"RLOOTrainer of trl {installed} {has}; expected {name}({', '.join(expected)}), which "
+                f"UnorderedSetTrainer overrides. Install a version that it is tested with: "
+                f"pip install '{TESTED}'"
+            )
+
+
+def check_attributes(trainer: Any) -> None:
+    """The trainer has what is read from it."""
+    missing = [name for name in READ if not hasattr(trainer, name)]
+    if missing:
+        raise AttributeError(
+            f"RLOOTrainer of trl {_version()} has no attribute {missing[0]}, which UnorderedSetTrainer "
+            f"reads. Install a version that it is tested with: pip install '{TESTED}'"
+        )
+
+
+def accepted(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Those options that are not None, all of which the function must know."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    unknown = sorted(set(chosen) - set(parameters(function)))
+    if unknown:
+        raise TypeError(
+            f"{unknown[0]} is given, but {function.__qualname__} of trl {_version()} has no such "
+            f"argument. Leave it out, or install a newer version: pip install '{TESTED}'"
+        )
+    return chosen
+
+
+def known(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Those options that the function knows; older versions do without the others."""
+    return {name: value for name, value in given.items() if name in parameters(function)}
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of a function's arguments, without self."""
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def _version() -> str:
+    try:
+        return version("trl")
+    except PackageNotFoundError as error:
+        raise ModuleNotFoundError(
+            "swor.integrations.trl needs the package 'trl', which is not installed. Install it "
+            "with: pip install 'swor[trl]'",
+            name="trl",
+        ) from error

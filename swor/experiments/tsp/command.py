@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from swor.experiments.runs.checkpoint import keep_model
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import open_folder
 from swor.experiments.runs.training import run
@@ -32,13 +31,12 @@ def tsp(settings: TSPSettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = settings.resolved()
-    task = TourTask(settings)
     return run(
-        task,
+        lambda: TourTask(settings),
         settings,
         command="tsp",
         name=f"tsp{settings.nodes}-{settings.estimator}",
-        finish=lambda path: keep_model(path / "model.safetensors", task.model, settings.model),
+        kept=settings.model,
     )
 
 

@@ -66,7 +66,11 @@ def test_only_what_may_change_may_change() -> None:
     changed = Example(seed=1, model=Model(9), data_dir=Path("y"))
     with pytest.raises(UserError) as error:
         require_same(before, changed, Path("checkpoint.pt"))
-    for said in ("seed was 0 and is 1", "model.width was 8 and is 9", "data_dir was None and is 'y'"):
+    for said in (
+        "seed was 0 and is 1",
+        "model.width was 8 and is 9",
+        "data_dir was None and is 'y'",
+    ):
         assert said in str(error.value)
     less = json.dumps({k: v for k, v in json.loads(before).items() if k != "sizes"})
     with pytest.raises(UserError, match=r"sizes was 'not a setting' and is \[1, 2\]"):

@@ -7,14 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP_DONE := $(VENV)/.setup-done
 DOCS_DONE := $(VENV)/.docs-done
+# rl4co pulls in a hundred packages, and vLLM wants other versions: each has an environment of its own.
+RL4CO_VENV := .venv-rl4co
+VLLM_VENV := .venv-vllm
 # measure.py is what they share, and the others have targets of their own.
 BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py,\
 	$(sort $(wildcard benchmarks/*.py)))
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
-
-# rl4co pulls in a hundred packages of its own: its environment is another one.
-RL4CO := .venv-rl4co
-RL4CO_DONE := $(RL4CO)/.setup-done
 
 # One thread per process: several OpenMP threads beside another process slow both down.
 export OMP_NUM_THREADS ?= 1
@@ -23,7 +22,7 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow test-rl4co bench-rl4co lint format bench bench-page soak docs dist reproduce clean
+.PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm lint format bench bench-page soak docs dist reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,19 +46,23 @@ test: lint ## lint, then run every test that is not marked slow, and the doctest
 test-slow: setup ## run the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
-$(RL4CO_DONE): pyproject.toml constraints-rl4co.txt
-	@test -e $@ || { echo "Setting up $(RL4CO)"; $(PYTHON) -m venv --clear $(RL4CO); }
+.venv-%/.setup-done: pyproject.toml constraints-%.txt
+	@test -e $@ || { echo "Setting up $(@D)"; $(PYTHON) -m venv --clear $(@D); }
 	@rm -f $@
-	$(RL4CO)/bin/python -m pip install --disable-pip-version-check -qq -c constraints-rl4co.txt \
-		-e ".[rl4co]" pytest pytest-xdist
+	$(@D)/bin/python -m pip install --disable-pip-version-check -qq --no-deps \
+		-r constraints-$*.txt -e .
 	@touch $@
 
-test-rl4co: $(RL4CO_DONE) ## run the tests of the rl4co integration, in an environment of its own
-	$(RL4CO)/bin/python -m pytest -n $(WORKERS) tests/integrations/test_rl4co.py \
+test-rl4co: $(RL4CO_VENV)/.setup-done ## test the rl4co integration, in .venv-rl4co
+	$(RL4CO_VENV)/bin/python -m pytest -n $(WORKERS) tests/integrations/test_rl4co.py \
 		swor/integrations/rl4co $(PYTEST_ARGS)
 
-bench-rl4co: $(RL4CO_DONE) ## measure a training step of the rl4co integration
-	$(RL4CO)/bin/python benchmarks/rl4co_step.py
+bench-rl4co: $(RL4CO_VENV)/.setup-done ## measure a training step of the rl4co integration
+	$(RL4CO_VENV)/bin/python benchmarks/rl4co_step.py
+
+test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
+	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
+		$(PYTEST_ARGS)
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .
@@ -99,5 +102,5 @@ reproduce: setup ## reproduce the paper's results in a short run
 	$(BIN)/swor reproduce
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(RL4CO) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import html
+import importlib
+import inspect
 import re
+from itertools import zip_longest
+from types import ModuleType
 from typing import Any
 
 from markdown import Extension, Markdown
@@ -92,9 +97,36 @@ def names() -> str:
     import swor
 
     lines = ["| name | description |", "| --- | --- |"]
+    documented = docstrings()
     for name in swor.__all__:
-        value = getattr(swor, name)
-        said = (value.__doc__ or "") if callable(value) else "All estimators by name."
-        first = said.strip().split("\n\n")[0].replace("\n", " ").replace("|", r"\|")
-        lines.append(f"| [`{name}`][swor.{name}] | {' '.join(first.split())} |")
+        first = " ".join(documented[name].split("\n\n")[0].split()).replace("|", r"\|")
+        lines.append(f"| [`{name}`][swor.{name}] | {first} |")
     return "\n".join(lines)
+
+
+def docstrings() -> dict[str, str]:
+    """Return the docstring of every public name; a name without one raises an error."""
+    import swor
+
+    found: dict[str, str] = {}
+    for statement in ast.parse(inspect.getsource(swor)).body:
+        module = statement.module if isinstance(statement, ast.ImportFrom) else None
+        if module is not None and module.startswith("swor."):
+            defined = definitions(importlib.import_module(module))
+            found |= {alias.name: defined[alias.name] for alias in statement.names}
+    return found
+
+
+def definitions(module: ModuleType) -> dict[str, str]:
+    """Return the docstrings of functions and classes, and the strings that follow constants."""
+    body = ast.parse(inspect.getsource(module)).body
+    found: dict[str, str | None] = {}
+    for statement, following in zip_longest(body, body[1:]):
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found[statement.name] = ast.get_docstring(statement)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            text = following.value if isinstance(following, ast.Expr) else None
+            if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
+                found[target.id] = inspect.cleandoc(str(text.value))
+    return {name: text for name, text in found.items() if text}

@@ -1,12 +1,13 @@
-r"""Baselines for :meth:`swor.Weights.loss`: what a cost is compared with.
+"""Baselines for :meth:`swor.Weights.loss`: what is subtracted from each cost.
 
-A baseline leaves an estimator unbiased if it does not depend on the sample it is subtracted from:
-it comes from other samples, from other elements of the batch, from earlier steps, or from the
-distribution alone. None carries gradient.
+A baseline leaves an estimator unbiased if it does not depend on the sample from whose cost it is
+subtracted. It may come from other samples, from other elements of the batch, from earlier steps, or from
+the distribution alone. No baseline carries gradient.
 
-In data-parallel training every process has a share of the batch. ``group`` makes a baseline of the
-costs of all shares: ``torch.distributed.group.WORLD`` is every process, or none but this one where
-``torch.distributed`` is not initialised. Every process of the group must then call it.
+In data-parallel training, every process has a share of the batch. With ``group``, a baseline uses the
+costs of all processes of a group, and every process of the group must call it.
+``torch.distributed.group.WORLD`` is the group of all processes; it is None if ``torch.distributed`` is not
+initialised.
 """
 
 from __future__ import annotations
@@ -24,17 +25,36 @@ from swor.types import Cost
 
 
 class Baseline(StrEnum):
-    """The baselines of score-function estimators that need no state."""
+    """The baselines of score-function estimators that need no state.
 
-    BUILT_IN = "built-in"  # that of the rule, if it has one
+    A rule, the scheme that draws its samples and one of these baselines make an estimator, such as
+    ``swor.reinforce_sampled_baseline``.
+
+    Attributes:
+        BUILT_IN: the baseline of the rule, if it has one.
+        NONE: no baseline.
+        SAMPLED: the cost of one additional sample for every term, :func:`sampled_baseline`.
+        SHARED_SAMPLE: the cost of one additional sample that all terms share.
+        BATCH_MEAN: the mean cost of the other elements of the batch, :func:`batch_mean`.
+        GREEDY: the cost of the most probable outcome, :func:`greedy`.
+
+    >>> (
+    ...     Baseline.SAMPLED.evaluations(4),
+    ...     Baseline.GREEDY.evaluations(4),
+    ...     Baseline.NONE.evaluations(4),
+    ... )
+    (4, 1, 0)
+    """
+
+    BUILT_IN = "built-in"
     NONE = "none"
-    SAMPLED = "sampled"  # a fresh sample for every term
-    SHARED_SAMPLE = "shared sample"  # one fresh sample for all terms
-    BATCH_MEAN = "batch mean"  # the mean cost of the other elements of the batch
-    GREEDY = "greedy"  # the cost of the likeliest outcome
+    SAMPLED = "sampled"
+    SHARED_SAMPLE = "shared sample"
+    BATCH_MEAN = "batch mean"
+    GREEDY = "greedy"
 
     def evaluations(self, k: int) -> int:
-        """How many evaluations of f the baseline of k samples takes."""
+        """Return the number of evaluations of f that the baseline of k samples needs."""
         return {Baseline.SAMPLED: k, Baseline.SHARED_SAMPLE: 1, Baseline.GREEDY: 1}.get(self, 0)
 
 
@@ -46,7 +66,15 @@ def compute_baseline(
     *,
     generator: torch.Generator | None = None,
 ) -> Literal["built-in"] | float | Tensor:
-    """What :meth:`swor.Weights.loss` is to subtract from the costs (*batch, k) of a sample."""
+    """Return what :meth:`swor.Weights.loss` subtracts from the costs of a sample.
+
+    Args:
+        baseline: which baseline.
+        f: the cost, from values (*batch, k', *event) to (*batch, k').
+        dist: the distribution that was sampled.
+        cost: the costs of the sample, (*batch, k).
+        generator: the source of randomness.
+    """
     if baseline == Baseline.SAMPLED:
         return sampled_baseline(f, dist, cost.shape[-1], generator=generator)
     if baseline == Baseline.SHARED_SAMPLE:
@@ -60,14 +88,16 @@ def compute_baseline(
 
 @torch.no_grad()
 def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
-    r"""$b_i = \frac{1}{(B - 1) k} \sum_{j \ne i} \sum_s f_{j s}$: the mean of the *others* in the batch.
+    r"""The mean cost of the other elements of the batch.
 
-    For batches whose elements are sampled independently and are alike. A batch of one has no
-    others, and no baseline: 0.
+    $$b_i = \frac{1}{(B - 1) k} \sum_{j \ne i} \sum_s f_{j s}$$
+
+    Use it for batches whose elements are sampled independently and have similar costs. For a batch of one
+    element the baseline is 0.
 
     Args:
         cost: (*batch, k)
-        group: the processes that share the batch; None for this one alone.
+        group: the processes that share the batch; None for this process alone.
 
     Returns:
         (*batch, 1)
@@ -76,6 +106,11 @@ def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -
     tensor([[4.0000],
             [3.5000],
             [1.5000]])
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
     """
     own = cost.mean(-1, keepdim=True)
     total, count = _total(own, group)
@@ -84,7 +119,7 @@ def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -
 
 
 def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, Tensor]:
-    """The sum and the number of the elements on all processes of a group, in one message."""
+    """Return the sum and the number of the elements on all processes of a group, by one message."""
     x = x.to(working_dtype(x.dtype))
     total = torch.stack([x.sum(), x.new_tensor(float(x.numel()))])
     if group is not None:
@@ -96,12 +131,16 @@ def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, T
 def sampled_baseline(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$b_s = f(x'_s)$, $x'_s \sim p$: costs of independent extra samples.
+    r"""The costs of additional, independent samples.
+
+    $$b_s = f(x'_s), \qquad x'_s \sim p$$
+
+    Use it for a rule without a built-in baseline, if f is cheap to evaluate.
 
     Args:
-        f: the cost.
-        dist: the distribution of the batch.
-        k: how many: as many as there are terms, or 1 to be shared by all terms.
+        f: the cost, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples: as many as there are terms, or 1 to share one sample among all terms.
         generator: the source of randomness.
 
     Returns:
@@ -110,16 +149,24 @@ def sampled_baseline(
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
     >>> sampled_baseline(torch.ones_like, dist, 1).shape
     torch.Size([5, 1])
+
+    References:
+        | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+        | https://arxiv.org/abs/1810.04777
     """
     return f(sample(dist, k, replacement=True, generator=generator).value)
 
 
 @torch.no_grad()
 def greedy(f: Cost, dist: Distribution) -> Tensor:
-    r"""$b = f(\arg\max_x p(x))$: the cost of the likeliest outcome.
+    r"""The cost of the most probable outcome.
+
+    $$b = f(\arg\max_x p(x))$$
+
+    Use it where greedy decoding is what counts in the end, as in self-critical training.
 
     Args:
-        f: the cost.
+        f: the cost, from values (*batch, 1, *event) to (*batch, 1).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
 
     Returns:
@@ -128,16 +175,23 @@ def greedy(f: Cost, dist: Distribution) -> Tensor:
     >>> dist = torch.distributions.Categorical(probs=torch.tensor([0.2, 0.3, 0.5]))
     >>> greedy(lambda x: x.float(), dist)
     tensor([2.])
+
+    References:
+        | Self-Critical Sequence Training for Image Captioning (Rennie et al., 2017)
+        | https://arxiv.org/abs/1612.00563
     """
     variables = factorized(dist)
     return f(variables.encode(variables.log_probs.argmax(-1).unsqueeze(-2)))
 
 
 class MovingAverage(nn.Module):
-    r"""$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}$, $b_1 = \bar f_0$: a moving average of earlier costs.
+    r"""A moving average of the costs of earlier steps.
 
-    Call it with the costs of a step: it returns the average *before* that step, 0 at the first, and
-    then takes the step in. The average is a buffer and is saved with the model.
+    $$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}, \qquad b_1 = \bar f_0$$
+
+    Call it with the costs of a step. It returns the average *before* this step, which is 0 at the first one,
+    and then adds the costs of the step. The average is a buffer, so it is saved with the model. Use it where
+    the expected cost changes slowly from step to step.
 
     Args:
         decay: β, from 0 (the mean cost of the last step) to below 1.
@@ -145,6 +199,11 @@ class MovingAverage(nn.Module):
     >>> average = MovingAverage(decay=0.5)
     >>> tuple(average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0))
     (0.0, 4.0, 3.0)
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
     """
 
     average: Tensor
@@ -153,18 +212,18 @@ class MovingAverage(nn.Module):
     def __init__(self, decay: float = 0.9) -> None:
         super().__init__()
         if not 0.0 <= decay < 1.0:
-            raise ValueError(f"decay is {decay}; expected 0 <= decay < 1, such as 0.9.")
+            raise ValueError(f"decay is {decay}; expected 0 <= decay < 1. Use 0.9, for instance.")
         self.decay = decay
         self.register_buffer("average", torch.zeros(()))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @torch.no_grad()
     def forward(self, cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
-        """From costs (*batch, k) to the average of the steps before, ().
+        """Return the average of the earlier steps, (), and add the costs of this step to it.
 
         Args:
             cost: (*batch, k)
-            group: the processes whose costs are averaged; None for this one alone.
+            group: the processes whose costs are averaged; None for this process alone.
         """
         before = self.average.to(cost).clone()
         total, count = _total(cost.detach(), group)

@@ -50,7 +50,7 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
 class Sample:
-    """k outcomes of a discrete random variable, in the order in which they were drawn.
+    """A sample of k outcomes of a discrete random variable, in the order in which they were drawn.
 
     Attributes:
         value: the outcomes, (*batch, k, *event).

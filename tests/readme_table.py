@@ -35,18 +35,26 @@ def documented() -> dict[str, str]:
 
 
 def name_link(name: str, pages: dict[str, str]) -> str:
-    """The name of an estimator, which leads to its page."""
-    return f"[`{name}`]({pages[name]})" if name in pages else f"`{name}`"
+    """The name of an estimator as a link to its page; one without a page raises an error."""
+    return f"[`{name}`]({pages[name]})"
 
 
 def cite(reference: str) -> str:
-    """A reference whose citations, such as "Raj (1956)", lead to their entries in the bibliography."""
-    return CITATION.sub(lambda m: f"[{m[0]}](docs/bibliography.md#{anchor(m)})", reference)
+    """A reference whose citations, such as "Raj (1956)", are links to the bibliography."""
+    return "; ".join(
+        f"[{part}](docs/bibliography.md#{anchor(part)})" for part in reference.split("; ")
+    )
 
 
-def anchor(citation: re.Match[str]) -> str:
+def anchor(citation: str) -> str:
     """The anchor of a citation in the bibliography, such as ``raj-1956``."""
-    return f"{citation['author'].lower()}-{citation['year']}"
+    match = CITATION.fullmatch(citation)
+    if match is None:
+        raise ValueError(
+            f"the citation is {citation!r}; expected the form 'Kool et al. (2020), equation (17)', "
+            "and '; ' between several. Change the reference in swor/estimators/registry.py."
+        )
+    return f"{match['author'].lower()}-{match['year']}"
 
 
 if __name__ == "__main__":

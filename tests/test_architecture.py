@@ -20,7 +20,7 @@ LAYERS = [
     ["swor.samplers"],
     ["swor.baselines"],
     ["swor.estimators"],
-    ["swor.diagnostics"],
+    ["swor.diagnostics", "swor.programs"],
     ["swor"],  # the public names
     ["swor.integrations"],
     ["swor.experiments"],

@@ -60,7 +60,7 @@ BAD = {
     ),
     "m unknown": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, m="all"),
-        "m is 'all'; expected 'auto'",
+        "m is 'all'; expected an integer, or 'auto'",
     ),
     "summed of a wrong shape": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 3, dtype=torch.long)),
@@ -68,7 +68,7 @@ BAD = {
     ),
     "summed twice": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
-        "summed names an outcome twice",
+        "summed contains an outcome twice",
     ),
     "NaN in the sampler": (lambda: swor.gumbel_top_k(NAN, 2), "sum to nan; expected 1"),
     "NaN in another": (lambda: swor.with_replacement(NAN, 2), "sum to nan; expected 1"),

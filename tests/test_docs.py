@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
 RESULTS = sorted((ROOT / "results").glob("*/README.md"))
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
+SOURCES = [*(ROOT / "swor").rglob("*.py"), *(ROOT / "swor").rglob("*.html")]
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
 TESTED_ELSEWHERE = {"rl4co": "integrations/test_rl4co.py"}
 
@@ -53,7 +55,7 @@ def test_links_lead_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=name)
+@pytest.mark.parametrize("page", EVERYTHING, ids=name)
 def test_links_lead_to_headings(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if anchor:
@@ -71,3 +73,41 @@ def test_every_publication_can_be_found() -> None:
     entries = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
     without = [entry.partition("\n")[0] for entry in entries if "](https://" not in entry]
     assert without == ["Murthy 1957"]  # volume and pages only: we could verify no address
+
+
+def test_equations_have_their_printed_numbers() -> None:
+    """LaTeX labels are invisible to readers of the paper."""
+    for path in [*EVERYTHING, *SOURCES]:
+        assert not re.search(r"\beq:", path.read_text(encoding="utf-8")), path
+
+
+@pytest.fixture(scope="module")
+def docstrings() -> dict[str, str]:
+    """The docstrings of all public names, constants included."""
+    found: dict[str, str] = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))["docstrings"]()
+    return found
+
+
+def test_docstrings_start_with_a_plain_sentence(docstrings: dict[str, str]) -> None:
+    assert sorted(docstrings) == sorted(swor.__all__)
+    for public, text in docstrings.items():
+        first, _, rest = text.partition("\n")
+        assert re.fullmatch(r"[A-Z][^$\\]*\.", first), (public, first)
+        assert not rest or rest.startswith("\n"), public
+
+
+def test_docstrings_of_estimators_end_with_references(docstrings: dict[str, str]) -> None:
+    for estimator in swor.ESTIMATORS:
+        _, *sections = docstrings[estimator].split("\n\nReferences:\n")
+        assert len(sections) == 1, estimator
+        for reference in sections[0].split("\n\n"):
+            lines = reference.split("\n")
+            assert all(line.startswith("    | ") for line in lines), reference
+            assert "    | https://" in lines[-1] or "(Murthy, 1957)" in lines[-1], reference
+
+
+def test_references_are_in_the_bibliography() -> None:
+    bibliography = (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8")
+    for path in SOURCES:
+        for address in re.findall(r"^ +\| (https://\S+)$", path.read_text("utf-8"), re.MULTILINE):
+            assert f"({address})" in bibliography, (path, address)

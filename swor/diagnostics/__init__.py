@@ -1,1 +1,1 @@
-"""Diagnostics: exact and measured bias and variance of estimators."""
+"""Diagnostics: the exact and the measured bias and variance of estimators."""

@@ -1,10 +1,11 @@
-r"""Every sample that a scheme could draw from a small domain, and its probability.
+r"""All samples that a scheme can draw from a small domain, with their probabilities.
 
-A threshold $\kappa = -\log t$ is continuous: given the set, $t$ is the time of the first outcome
-outside of it, with density $\propto \text{rest} \, e^{-\text{rest} \, t} \prod_{i \in S} (1 - e^{-p_i t})$.
-In $x = \log t$ that is analytic in the strip $|\text{Im} \, x| < \pi / 2$, as are the weights of a
-rule, so the trapezoid rule has an error of $e^{-\pi^2 / h}$; the grid reaches as far to the left as
-moments that exist can still come from.
+For samples without replacement, the threshold $\kappa = -\log t$ is continuous. Given the set, $t$ is the
+arrival time of the first outcome outside of it, with a density
+$\propto \text{rest} \, e^{-\text{rest} \, t} \prod_{i \in S} (1 - e^{-p_i t})$. In $x = \log t$, the density
+and the weights of a rule are analytic in the strip $|\text{Im} \, x| < \pi / 2$, so the trapezoid rule has an
+error of $e^{-\pi^2 / h}$. The grid extends to the left as far as moments that exist can have
+contributions.
 """
 
 from __future__ import annotations
@@ -26,31 +27,36 @@ from swor.samplers.tree_race import log_mass_outside
 from swor.types import Sample, Scheme
 
 STEP = 0.25
-LEFT = -45.0  # e^LEFT = 3e-20; the moments that exist have a tail of e^x or lighter on the left
-RIGHT = 45.0  # at t = RIGHT / rest, e^{-rest t} is as small
+LEFT = -45.0  # e^LEFT = 3e-20; on the left, moments that exist decay at least like e^x
+RIGHT = 45.0  # at t = RIGHT / rest, e^{-rest t} is 3e-20 as well
 
 
 class AllSamples(NamedTuple):
-    """Every sample that a scheme could draw, on the first axis, and its probability."""
+    """All samples that a scheme can draw, on the first axis, with their probabilities."""
 
-    sample: Sample  # value (samples, k) has indices into the domain; no gradient
+    sample: Sample  # value (samples, k) contains indices into the domain; no gradient
     probability: Tensor  # (samples,)
-    x: Tensor | None = None  # (nodes,), log t of the thresholds, where each sample has them all
+    x: Tensor | None = (
+        None  # (nodes,), log t of the thresholds, if each sample is repeated for all of them
+    )
 
 
 def all_samples(
     log_probs: Tensor, k: int, scheme: Scheme, *, ordered: bool = True, kappa: bool = True
 ) -> AllSamples:
-    """Every sample of size k of a categorical, with its probability.
+    """Enumerate all samples of size k of a categorical variable, with their probabilities.
 
     Args:
         log_probs: normalised log-probabilities of all outcomes, (n,).
         k: the size of the sample.
-        scheme: with replacement, without, top-k-and-sample, stratified or systematic.
-        ordered: every order of a sample on its own; False for rules that do not look at the order:
-            one sample for each set, or multiset.
-        kappa: for samples without replacement, every node of a quadrature over the threshold; False
-            for rules that do not look at it.
+        scheme: how samples are drawn; any scheme except a beam search.
+        ordered: whether to list every order of a sample. Set it to False for rules that do not depend on
+            the order, to list every set, or multiset, only once.
+        kappa: whether to list, for every sample without replacement, all nodes of a quadrature over its
+            threshold. Set it to False for rules that do not depend on the threshold.
+
+    Returns:
+        The samples, whose ``value`` (samples, k) contains indices, and their probabilities, (samples,).
 
     >>> drawn = all_samples(torch.tensor([0.5, 0.3, 0.2]).log(), 2, Scheme.WITH_REPLACEMENT)
     >>> drawn.sample.value.shape, drawn.probability.sum()
@@ -65,7 +71,7 @@ def all_samples(
     known = [Scheme.WITH_REPLACEMENT, Scheme.WITHOUT_REPLACEMENT, *ENUMERATIONS]
     raise ValueError(
         f"the scheme is '{scheme}'; expected one of {', '.join(map(repr, map(str, known)))}. A beam "
-        "search is not random."
+        "search is not random, so there is nothing to enumerate."
     )
 
 
@@ -98,7 +104,7 @@ def _distinct(log_probs: Tensor, k: int, ordered: bool, kappa: bool) -> AllSampl
     log_p = log_probs[index]
     log_rest = log_mass_outside(log_probs.expand(len(index), -1), index)
     probability = (log_prob_ordered if ordered else log_prob_set)(log_p, log_rest).exp()
-    if k == len(domain):  # nothing is left: no threshold, or the lowest
+    if k == len(domain):  # no mass is left outside, so the threshold is −inf
         return AllSamples(Sample(index, log_p, log_rest, log_rest), probability)
     if not kappa:
         return AllSamples(Sample(index, log_p, log_rest), probability)
@@ -113,11 +119,14 @@ def _distinct(log_probs: Tensor, k: int, ordered: bool, kappa: bool) -> AllSampl
 
 
 def threshold_nodes(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Nodes $x = \log t$ (nodes,), and shares (samples, nodes) that integrate over $p(t \mid S)$.
+    r"""Return nodes of a quadrature over the threshold's time t given the set, $p(t \mid S)$.
 
     Args:
-        log_p: of the elements of each set, (samples, k).
-        log_rest: (samples,), finite.
+        log_p: the log-probabilities of the elements of each set, (samples, k).
+        log_rest: the log of the mass outside, (samples,), finite.
+
+    Returns:
+        The nodes $x = \log t$, (nodes,), and their weights, (samples, nodes), which sum to 1.
     """
     right = math.log(RIGHT) - float(log_rest.min())
     x = torch.arange(LEFT, right + STEP, STEP, dtype=log_p.dtype)
@@ -128,7 +137,7 @@ def threshold_nodes(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _top_k(log_probs: Tensor, k: int) -> AllSamples:
-    """The k - 1 likeliest outcomes, ties broken by index, with each of the others."""
+    """Combine the k - 1 most probable outcomes, ties broken by index, with each of the others."""
     summed = likeliest(log_probs, k - 1)
     others = [i for i in _possible(log_probs) if i not in summed.tolist()]
     index = torch.cat([summed.expand(len(others), -1), torch.tensor(others)[:, None]], dim=-1)
@@ -140,19 +149,19 @@ def _top_k(log_probs: Tensor, k: int) -> AllSamples:
 
 
 def _stratified(log_probs: Tensor, k: int) -> AllSamples:
-    """One outcome from each of k equal parts of the probability."""
+    """List one outcome from each of k equal parts of the probability, in all combinations."""
     p = log_probs.exp()
     upper = p.cumsum(0)
     strata = torch.arange(k, dtype=p.dtype).unsqueeze(-1) / k
     overlap = torch.minimum(upper, strata + 1 / k) - torch.maximum(upper - p, strata)
-    chances = k * overlap.clamp(min=0.0)  # (k, n), no overlap where negative
+    chances = k * overlap.clamp(min=0.0)  # (k, n), 0 where an outcome and a stratum do not overlap
     index = torch.tensor(list(product(range(len(p)), repeat=k)))
     sample = Sample(index, log_probs[index], scheme=Scheme.STRATIFIED)
     return AllSamples(sample, chances[torch.arange(k), index].prod(-1))
 
 
 def _systematic(log_probs: Tensor, k: int) -> AllSamples:
-    """The sample is constant between the values of u at which one of its positions moves on."""
+    """List the intervals of u on which the sample is constant; they end where one of its outcomes changes."""
     p = log_probs.exp()
     ends = torch.tensor([0.0, 1.0], dtype=p.dtype)
     steps = torch.cat([ends, (k * p.cumsum(0)).remainder(1.0)]).sort().values
@@ -167,4 +176,4 @@ ENUMERATIONS: dict[Scheme, Callable[[Tensor, int], AllSamples]] = {
     Scheme.STRATIFIED: _stratified,
     Scheme.SYSTEMATIC: _systematic,
 }
-"""All samples of the schemes other than with and without replacement, which have options."""
+"""The enumerations of all schemes except with and without replacement, which have options."""

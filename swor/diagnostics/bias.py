@@ -1,10 +1,10 @@
-r"""Is the mean of many gradients the true gradient?
+r"""A test of whether the mean of many gradients is the true gradient.
 
-$$z = \max_i \frac{|\bar g_i - \nabla_i|}{\text{standard error}_i},$$
+$$z = \max_i \frac{|\bar g_i - \nabla_i|}{\text{standard error}_i}$$
 
-with the chance that the largest of so many parameters is this far off by luck taken into account, so
-that it reads as the z-score of a single comparison. Beyond 6 there is a bias; gradients that are large
-but rare, of which few repeats have seen too few, may come to 4 or 5 without one.
+The result is corrected for the number of parameters, so that it can be read as the z-score of a single
+comparison. A value above 6 means that the estimator is biased. Heavy-tailed gradients, of which few
+repeats contain too few large values, may reach 4 or 5 without a bias.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from swor.diagnostics.variance import GradientMoments
 from swor.samplers.distributions import factorized
 from swor.types import Cost
 
-SMALL_DOMAIN = 2**14  # evaluations of f that the exact gradient may take
-FAR = 37.0  # beyond, the chance itself underflows
+SMALL_DOMAIN = 2**14  # largest number of evaluations of f for the exact gradient
+FAR = 37.0  # for a larger z, the probability underflows
 
 
 class Reference(NamedTuple):
-    """What a mean gradient is compared with."""
+    """The gradient that a mean gradient is compared with."""
 
     gradient: Tensor  # (parameters,)
-    error: Tensor  # (parameters,), 0 if it is exact
+    error: Tensor  # its standard error, (parameters,), 0 if it is exact
 
 
 def exact_reference(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> Reference | None:
-    """The exact gradient of the batch's mean, if the domain is small enough; otherwise None."""
+    """Return the exact gradient of the mean over the batch if the domain is small enough, otherwise None."""
     if factorized(dist).outcomes * max(1, dist.batch_shape.numel()) > SMALL_DOMAIN:
         return None
     loss = exact(f, dist).mean()
@@ -44,13 +44,13 @@ def exact_reference(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -
 
 
 def mean_of(unbiased: Mapping[str, GradientMoments], *, without: str) -> Reference | None:
-    """The mean of unbiased estimators other than one, each weighted by its precision."""
+    """Return the mean gradient of all unbiased estimators except one, each weighted by its precision."""
     others = [moments for name, moments in unbiased.items() if name != without]
     if not others:
         return None
     precision = torch.stack([1.0 / moments.trace for moments in others])
     if bool(precision.isinf().any()):
-        precision = precision.isinf().double()  # some are exact
+        precision = precision.isinf().double()  # some estimators are exact
     share = (precision / precision.sum()).unsqueeze(-1)
     gradient = (share * torch.stack([moments.mean for moments in others])).sum(0)
     errors = share * torch.stack([moments.mean_error for moments in others])
@@ -58,12 +58,12 @@ def mean_of(unbiased: Mapping[str, GradientMoments], *, without: str) -> Referen
 
 
 def z_score(moments: GradientMoments, reference: Reference | None, eps: float) -> float:
-    """How many standard errors a mean gradient is off; NaN where there is nothing to compare with.
+    """Return the distance of a mean gradient from its reference in standard errors; NaN without a reference.
 
     Args:
         moments: of the estimator.
         reference: what its mean should be.
-        eps: rounding of the gradients; a difference of this order is none.
+        eps: the rounding error of the gradients; a difference of this order is ignored.
     """
     if reference is None:
         return math.nan
@@ -75,7 +75,7 @@ def z_score(moments: GradientMoments, reference: Reference | None, eps: float) -
 
 
 def _as_if_alone(z: float, count: int) -> float:
-    r"""The z of a single comparison as unlikely as this one is as the largest of ``count``.
+    """Return the z of a single comparison that is as improbable as a maximum z of ``count`` comparisons.
 
     >>> round(_as_if_alone(4.0, 1), 6), round(_as_if_alone(4.0, 1000), 2)
     (4.0, 1.87)

@@ -1,4 +1,4 @@
-"""All estimators on a model of one's own, side by side."""
+"""A comparison of estimators on the user's own model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from torch.distributions import Distribution
 
 from swor.checks import check_count, check_k
 from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
-from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.comparison import Comparison
 from swor.diagnostics.draws import looped
+from swor.diagnostics.measurement import Measurement, Row
 from swor.diagnostics.variance import (
     WARM_UP,
     GradientMoments,
@@ -50,28 +51,32 @@ def compare(
     warm_up: int = WARM_UP,
     generator: torch.Generator | None = None,
 ) -> Comparison:
-    r"""Bias, $\log \text{tr} \, \text{Cov}[\nabla]$, evaluations and time of estimators on your own model.
+    r"""Measure bias, variance, evaluations and time of estimators on your own model.
 
-    Measured by :func:`swor.gradient_moments`, at equal k, and at equal evaluations of f: each with the
-    largest k that does not take more. The bias is a z-score of the mean gradient, against the exact
-    gradient where the domain can be enumerated, otherwise against the mean of the other unbiased
-    estimators. Estimators that are not defined for the distribution or for k are left out, and named.
+    The variance is $\log \text{tr} \, \text{Cov}[\nabla]$, measured by :func:`swor.gradient_moments`, both at
+    equal k and at equal numbers of evaluations of f. In the second case, each estimator has the largest k
+    that does not need more evaluations. The bias is a z-score of the mean gradient, relative to the exact
+    gradient if the domain can be enumerated, and otherwise relative to the mean of the other unbiased
+    estimators. Estimators that are not defined for the distribution or for k are left out, and the result
+    names them.
+
+    Use it to choose an estimator for your problem. An estimator that learns, such as RELAX, is trained for
+    ``warm_up`` steps before it is measured, and the table says so.
 
     Args:
         estimators: names in ESTIMATORS, or a mapping from names to callables with the same contract.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
-        parameters: what to differentiate by, such as ``model.parameters()``.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``.
         k: the number of samples, at equal k.
-        evaluations: the number of evaluations of f, at equal evaluations; by default what the hungriest
-            estimator takes at k.
-        repeats: the number of estimates that each is measured with.
-        warm_up: the number of steps that an estimator which learns, such as RELAX, learns for
-            beforehand; the table says so.
+        evaluations: the number of evaluations of f, at equal evaluations. By default it is the largest
+            number that any of the estimators needs at k.
+        repeats: the number of estimates of each estimator.
+        warm_up: the number of training steps of estimators that learn.
         generator: the source of randomness.
 
     Returns:
-        A :class:`Comparison`: ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
+        The result; ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
 
     >>> logits = torch.zeros(6, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)
@@ -86,7 +91,10 @@ def compare(
     left_out = {name: why for name, e in entries.items() if (why := _unfit(e, dist, k))}
     entries = {name: e for name, e in entries.items() if name not in left_out}
     if not entries:
-        raise ValueError(f"no estimator is left to compare: {left_out}. Name others, or change k.")
+        raise ValueError(
+            f"no estimator is left to compare: {left_out}; expected at least one that is defined for "
+            "this distribution and k. Name other estimators, or change k."
+        )
     used = {name: _evaluations(e, problem, k) for name, e in entries.items()}
     budget = max(used.values()) if evaluations is None else evaluations
     check_count("evaluations", budget)
@@ -123,7 +131,7 @@ def _unbiased(entry: Estimate) -> bool | None:
 
 
 def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
-    """Why an estimator cannot be compared, if so."""
+    """Return why an estimator cannot be compared, or None if it can."""
     if not isinstance(entry, Estimator):
         return None
     if not entry.defined_for(dist):
@@ -135,7 +143,7 @@ def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
 
 
 def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
-    """Evaluations of f for one element of the batch: as registered, or counted in one call."""
+    """Return the evaluations of f per element of the batch, as registered or counted in one call."""
     if isinstance(entry, Estimator):
         return entry.evaluations(k, problem.dist)
     counted = 0
@@ -151,7 +159,7 @@ def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
 
 
 def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
-    """The largest k that takes at most so many evaluations; None if even the smallest takes more."""
+    """Return the largest k within a number of evaluations; None if even the smallest k needs more."""
     smallest, largest = 1, budget
     if isinstance(entry, Estimator):
         smallest = entry.smallest_k
@@ -164,7 +172,7 @@ def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
 def _fits(entry: Estimate, problem: _Problem, k: int, budget: int) -> bool:
     try:
         return _evaluations(entry, problem, k) <= budget
-    except ValueError:  # a callable that refuses this k: there are fewer outcomes
+    except ValueError:  # a callable that rejects this k, because there are fewer outcomes
         return False
 
 
@@ -200,9 +208,9 @@ def _measure(
 
 
 def _seconds(entry: Estimate, problem: _Problem, k: int) -> float:
-    """Of one estimate and its gradient, the median of a few."""
+    """Return the median time of one estimate and its gradient."""
     f, dist, generator = problem.f, problem.dist, problem.generator
-    estimate, _ = prepare(entry, f, dist, k, 0, generator)  # what it has learned takes no time
+    estimate, _ = prepare(entry, f, dist, k, 0, generator)  # training does not change the time
     draw = looped(estimate, f, dist, problem.parameters, k, generator)
     draw(1)
     times = []

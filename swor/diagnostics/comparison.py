@@ -1,4 +1,4 @@
-"""The result of a comparison: a table, a frame, a plot and a recommendation."""
+"""The result of a comparison: a table, a data frame, a plot and a recommendation."""
 
 from __future__ import annotations
 
@@ -9,83 +9,26 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from swor.diagnostics.variance import GradientMoments
+from swor.diagnostics.measurement import Measurement, Row
+from swor.diagnostics.plot import plot
+from swor.diagnostics.recommend import recommend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-BIASED_FROM = 6.0  # see swor.diagnostics.bias
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """An estimator at one k.
-
-    Attributes:
-        k: the number of samples.
-        evaluations: of f, for one estimate.
-        z: the z-score of its bias; NaN where there was nothing to compare with.
-        moments: of its gradient.
-        seconds: for one estimate and its gradient.
-        eps: rounding of the gradients.
-    """
-
-    k: int
-    evaluations: int
-    z: float
-    moments: GradientMoments
-    seconds: float
-    eps: float
-
-    @property
-    def log_variance(self) -> float:
-        """Of the trace of the covariance of the gradient; −inf if that is below rounding."""
-        m = self.moments
-        rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
-        trace = float(m.trace)
-        return -math.inf if trace <= rounding else math.log(trace)
-
-    @property
-    def log_variance_error(self) -> float:
-        """Its standard error."""
-        constant = self.log_variance == -math.inf
-        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
-
-
-@dataclass(frozen=True)
-class Row:
-    """An estimator.
-
-    Attributes:
-        name: of the estimator.
-        unbiased: as registered; None if that is not known.
-        at_k: measured at equal k.
-        at_evaluations: measured at equal evaluations; None if even the smallest k takes more.
-    """
-
-    name: str
-    unbiased: bool | None
-    at_k: Measurement
-    at_evaluations: Measurement | None
-
-    @property
-    def looks_biased(self) -> bool:
-        """Whether it is registered as biased, or was measured to be."""
-        return self.unbiased is False or self.at_k.z > BIASED_FROM
-
 
 @dataclass(frozen=True)
 class Comparison:
-    """Estimators side by side; ``print`` it, or call ``recommend``, ``to_frame`` or ``plot``.
+    """The result of :func:`compare`: ``print`` it, or call ``recommend``, ``to_frame`` or ``plot``.
 
     Attributes:
         rows: one for each estimator.
         k: the number of samples at equal k.
         evaluations: the number of evaluations at equal evaluations.
-        repeats: the number of estimates behind each number.
-        exact: whether the bias is measured against the exact gradient.
-        left_out: estimators that could not be compared, and why.
+        repeats: the number of estimates of each estimator.
+        exact: whether the bias is relative to the exact gradient.
+        left_out: estimators that could not be compared, with the reasons.
     """
 
     rows: tuple[Row, ...]
@@ -96,10 +39,8 @@ class Comparison:
     left_out: Mapping[str, str]
 
     def recommend(self) -> str:
-        """The estimator to use, in a sentence, with the evidence."""
-        from swor.diagnostics.recommend import recommend
-
-        return recommend(self)
+        """Return which estimator to use, in a sentence, with the evidence."""
+        return recommend(self.rows, self.evaluations)
 
     def __str__(self) -> str:
         lines = [HEADER, *(_cells(row) for row in self.rows)]
@@ -111,7 +52,7 @@ class Comparison:
         return "\n".join([self._title, "", *table, *self._notes])
 
     def __rich__(self) -> Table:
-        """For ``rich.print``."""
+        """Return a table for ``rich.print``."""
         table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
         for i, name in enumerate(HEADER):
             table.add_column(name, justify="left" if i == 0 else "right")
@@ -120,20 +61,19 @@ class Comparison:
         return table
 
     def print(self) -> None:
-        """Show the table and the recommendation on the terminal."""
+        """Print the table and the recommendation to the terminal."""
         console = _needs("rich.console").Console()
         console.print(self)
         console.print(self.recommend())
 
     def to_frame(self) -> Any:
-        """A ``pandas.DataFrame`` with one row for each estimator."""
+        """Return a ``pandas.DataFrame`` with one row for each estimator."""
         return _needs("pandas").DataFrame([_record(row) for row in self.rows])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Log-variances at equal k and at equal evaluations, with two standard errors."""
-        from swor.diagnostics.plot import plot
-
-        return plot(self, _needs("matplotlib.pyplot").gca() if ax is None else ax)
+        """Plot the log-variances at equal k and at equal evaluations, with two standard errors."""
+        ax = _needs("matplotlib.pyplot").gca() if ax is None else ax
+        return plot(self.rows, self.k, self.evaluations, ax)
 
     @property
     def _title(self) -> str:
@@ -147,11 +87,11 @@ class Comparison:
         against = "the exact gradient" if self.exact else "the mean of the other unbiased ones"
         left_out = [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
         learned = [
-            f"{row.name} has learned for {row.at_k.moments.warm_up} steps beforehand"
+            f"{row.name} was trained for {row.at_k.moments.warm_up} steps before it was measured"
             for row in self.rows
             if row.at_k.moments.warm_up
         ]
-        return [f"z: bias in standard errors, against {against}", *learned, *left_out]
+        return [f"z: bias in standard errors, relative to {against}", *learned, *left_out]
 
 
 HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
@@ -200,7 +140,7 @@ def _record(row: Row) -> dict[str, object]:
 
 
 def _needs(module: str) -> ModuleType:
-    """An optional package, or an error that names the extra."""
+    """Import an optional package, or raise an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Draws of an estimate and its gradient: all at once as an axis of the batch, or one by one."""
+"""Repeated draws of an estimate and its gradient, in one batch or one after the other."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from swor.types import Cost
 Method = Literal["auto", "batch", "loop"]
 Draw = Callable[[int], tuple[Tensor, Tensor]]  # n -> estimates (n,), gradients (n, parameters)
 
-NUMBERS = 2**22  # held at a time: 32 MB in float64
+NUMBERS = 2**22  # largest number of elements in memory at a time: 32 MB in float64
 
 
 def count(parameters: Sequence[Tensor]) -> int:
-    """The number of numbers in parameters."""
+    """Return the total number of elements of the parameters."""
     return sum(p.numel() for p in parameters)
 
 
@@ -36,7 +36,7 @@ def looped(
     k: int,
     generator: torch.Generator | None,
 ) -> Draw:
-    """One estimate and one backward pass after the other, as in a training loop."""
+    """Return a function that draws one estimate and its backward pass after the other."""
 
     def one() -> tuple[Tensor, Tensor]:
         loss = estimate(f, dist, k, generator=generator).mean()
@@ -58,7 +58,7 @@ def batched(
     k: int,
     generator: torch.Generator | None,
 ) -> Draw:
-    """Many estimates at once, as an axis of the batch, and their gradients by the chain rule."""
+    """Return a function that draws many estimates on a batch axis, with gradients by the chain rule."""
     logits = _logits(dist)
     to_parameters = _chain(logits, parameters)
 
@@ -73,9 +73,9 @@ def batched(
 
 
 def _chain(logits: Tensor, parameters: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-    """From gradients by the logits (n, *logits) to those by the parameters (n, parameters).
+    """Return the map from gradients of the logits (n, *logits) to those of the parameters (n, parameters).
 
-    By the Jacobian, where it is small enough to be kept, otherwise by a backward pass for each.
+    It multiplies by the Jacobian if that is small enough to be stored, and runs a backward pass otherwise.
     """
 
     def backward(by_logits: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def _logits(dist: Any) -> Tensor:
 
 
 def _with_logits(dist: Any, logits: Tensor) -> Distribution:
-    """The same kind of distribution with other logits, perhaps with more batch axes."""
+    """Return a distribution of the same kind with other logits, which may have more batch axes."""
     if isinstance(dist, Independent):
         base = _with_logits(dist.base_dist, logits)
         return Independent(base, dist.reinterpreted_batch_ndims)
@@ -113,18 +113,20 @@ def choose(
     dist: Distribution,
     parameters: Sequence[Tensor],
 ) -> str:
-    """Batch or loop; "auto" is the former where the estimator and a trial of f allow it."""
+    """Return "batch" or "loop"; "auto" is "batch" if the estimator and a trial of f allow it."""
     if method == "batch" or method == "loop":
         return method
     if method != "auto":
-        raise ValueError(f"method is {method!r}; expected 'auto', 'batch' or 'loop'.")
+        raise ValueError(
+            f"method is {method!r}; expected 'auto', 'batch' or 'loop'. Leave it out for 'auto'."
+        )
     on_its_own = isinstance(entry, Estimator) and not entry.mixes_batch
     fits = on_its_own and all(_reached(_logits(dist), parameters))
     return "batch" if fits and _takes_batches(f, dist, parameters) else "loop"
 
 
 def _reached(y: Tensor, parameters: Sequence[Tensor]) -> list[bool]:
-    """Whether each parameter acts on y."""
+    """Return whether y depends on each parameter."""
     if not y.requires_grad:
         return [False] * len(parameters)
     gradients = torch.autograd.grad(y.sum(), parameters, retain_graph=True, allow_unused=True)
@@ -132,13 +134,13 @@ def _reached(y: Tensor, parameters: Sequence[Tensor]) -> list[bool]:
 
 
 def _takes_batches(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> bool:
-    """Try f: some samples at once give what they give one by one, and no parameter acts on it."""
+    """Return whether f gives the same costs on an additional batch axis, and depends on no parameter."""
     generator = torch.Generator(_logits(dist).device).manual_seed(0)
     with torch.no_grad():
         values = [sample(dist, 4, replacement=True, generator=generator).value for _ in range(3)]
     try:
         apart, together = torch.stack([f(value) for value in values]), f(torch.stack(values))
-    except Exception:  # whatever f raises on another batch axis, it will have to be looped over
+    except Exception:  # f may raise anything if it does not accept another batch axis
         return False
     same = apart.shape == together.shape and torch.allclose(apart, together, rtol=1e-4, atol=1e-6)
     return same and not any(_reached(apart, parameters))

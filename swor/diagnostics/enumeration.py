@@ -1,4 +1,4 @@
-r"""Exact moments of an estimator: a finite sum over all the samples that it could have drawn.
+r"""Exact moments of an estimator, as a finite sum over all samples that it can draw.
 
 $$E[e] = \sum_B p(B) \, e(B), \qquad \text{Cov}[e] = \sum_B p(B) \, (e(B) - E[e])(e(B) - E[e])^\top.$$
 """
@@ -21,11 +21,16 @@ from swor.types import Cost, Scheme, Weights
 
 
 def exact(f: Cost, dist: Distribution) -> Tensor:
-    r"""$E[f] = \sum_{x \in D} p(x) f(x)$ by going through the domain; differentiable.
+    r"""The exact expectation, by a sum over all outcomes.
+
+    $$E[f] = \sum_{x \in D} p(x) f(x)$$
+
+    The result is differentiable. Use it for domains that are small enough to list, and to check estimators.
 
     Args:
         f: the cost, from values (*batch, |D|, *event) to (*batch, |D|).
-        dist: a distribution small enough to be enumerated.
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these, small enough to be
+            enumerated.
 
     Returns:
         (*batch,)
@@ -39,12 +44,14 @@ def exact(f: Cost, dist: Distribution) -> Tensor:
 
 
 class ExactMoments(NamedTuple):
-    """Moments of an estimate and of its gradient, exact but for rounding; inf if infinite."""
+    """The moments of an estimate and of its gradient, exact up to rounding; inf if they are infinite."""
 
     mean: Tensor  # (), of the estimate of E[f]
     variance: Tensor  # ()
     gradient: Tensor  # (parameters,), the mean of the gradient
-    covariance: Tensor  # (parameters, parameters), of the gradient; NaN beside an infinite one
+    covariance: (
+        Tensor  # (parameters, parameters), of the gradient; NaN next to an infinite variance
+    )
     bias: Tensor  # (), of the estimate
     gradient_bias: Tensor  # (parameters,)
 
@@ -69,36 +76,43 @@ def exact_moments(
     ordered: bool = True,
     kappa: bool = True,
 ) -> ExactMoments:
-    r"""Mean and variance of a rule's estimate, mean and covariance of its gradient.
+    r"""Compute the exact moments of the estimate and of the gradient of a rule.
 
-    A baseline that is sampled afresh for every term, $b_s = f(y_s)$ with $y_s \sim p$, leaves the mean
-    over $y$ of the gradient as with $b_s = E[f]$, and adds to its covariance
-    $\text{Var}[f] \, E[\sum_s w_s^2 \, \nabla \log p_s \nabla \log p_s^\top]$; one that all terms share
-    adds $\text{Var}[f] \, E[g g^\top]$ with $g = \sum_s w_s \nabla \log p_s$.
+    The moments are sums over all samples that the scheme can draw. Sampled baselines are
+    averaged analytically: with an additional sample for every term, $b_s = f(y_s)$ and $y_s \sim p$, the
+    gradient has the mean over $y$ that it has with $b_s = E[f]$, and its covariance increases by
+    $\text{Var}[f] \, E[\sum_s w_s^2 \, \nabla \log p_s \nabla \log p_s^\top]$. A sample that all terms share
+    increases it by $\text{Var}[f] \, E[g g^\top]$ with $g = \sum_s w_s \nabla \log p_s$.
+
+    Use it to prove that a rule is unbiased, or to compare variances without sampling error.
 
     Args:
         rule: from a sample to weights.
-        scheme: how the rule's samples are drawn.
+        scheme: how the samples of the rule are drawn.
         f: the cost, from values (|D|, *event) to (|D|,).
         dist: a distribution without batch axes, small enough to be enumerated.
         k: the size of the sample.
-        parameters: what to differentiate by; ``dist`` and ``f`` depend on them.
-        baseline: a number, or one of :class:`swor.Baseline`; there is no batch, and so the mean of
-            the others in the batch is none.
-        ordered: False for a rule that does not look at the order, to go through far fewer samples.
-        kappa: False for a rule that does not look at the threshold, likewise.
+        parameters: the tensors to differentiate with respect to; ``dist`` and ``f`` may depend on them.
+        baseline: a number, or a :class:`swor.Baseline`. There is no batch, so ``BATCH_MEAN`` is the same
+            as no baseline.
+        ordered: set it to False for a rule that does not depend on the order, to enumerate far fewer
+            samples.
+        kappa: set it to False for a rule that does not depend on the threshold, likewise.
+
+    Returns:
+        Means, variances and biases of the estimate and of its gradient.
 
     >>> import swor
     >>> eta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=eta)
     >>> m = exact_moments(swor.unordered_set, "without_replacement", torch.sqrt, dist, 3, [eta])
-    >>> float(m.variance)  # the whole domain was sampled
+    >>> float(m.variance)  # the sample is the whole domain
     0.0
     """
     if dist.batch_shape:
         raise ValueError(
-            f"dist has the batch axes {tuple(dist.batch_shape)}; expected none. Go through the batch "
-            "one element at a time."
+            f"dist has the batch axes {tuple(dist.batch_shape)}; expected none. Compute the "
+            "moments of one element at a time."
         )
     domain = support(dist)
     cost = f(domain.value).to(domain.log_p.dtype)
@@ -130,7 +144,7 @@ def exact_moments(
 def _mean_baseline(
     baseline: Baseline | Constant, f: Cost, dist: Distribution, mean_cost: float
 ) -> Constant:
-    """The mean of a baseline over its own samples, or the baseline itself if it has none."""
+    """Return the mean of a baseline over its own samples, or the baseline itself if it has none."""
     if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
         return mean_cost
     if baseline in (Baseline.NONE, Baseline.BATCH_MEAN):
@@ -143,7 +157,7 @@ def _mean_baseline(
 def _differentiate(
     rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Constant
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Derivatives of the loss by log p and by the cost of every outcome; the loss; the weights."""
+    """Return the derivatives of the loss by log p and by cost of every outcome, the loss, and the weights."""
     index = drawn.sample.value
     log_p = drawn.sample.log_p.clone().requires_grad_()
     costs = cost[index].requires_grad_()
@@ -160,7 +174,7 @@ def _differentiate(
 
 
 def _noise(weights: Tensor, drawn: AllSamples, score: Tensor, *, shared: bool) -> Tensor:
-    """What a sampled baseline of variance 1 adds to the covariance of the gradient."""
+    """Return what a sampled baseline of variance 1 adds to the covariance of the gradient."""
     index, n = drawn.sample.value, len(score)
     if not shared:
         squares = drawn.probability @ _to_domain(weights.square(), index, n)
@@ -170,7 +184,7 @@ def _noise(weights: Tensor, drawn: AllSamples, score: Tensor, *, shared: bool) -
 
 
 def _moments(x: Tensor, drawn: AllSamples) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of x (samples, m); 0 where below rounding, inf where they diverge."""
+    """Return the mean and the covariance of x (samples, m): 0 if below rounding, inf if divergent."""
     probability = drawn.probability.unsqueeze(-1)
     mean = (probability * x).sum(0)
     centred = x - mean
@@ -185,15 +199,16 @@ def _moments(x: Tensor, drawn: AllSamples) -> tuple[Tensor, Tensor]:
     return mean, covariance
 
 
-READ_AT = -20.0  # here every p t is below 2e-9, and rounding has not been amplified beyond use
+READ_AT = -20.0  # here every p t is below 2e-9, and rounding errors are still small
 
 
 def _diverges(x: Tensor, log_t: Tensor, k: int) -> Tensor:
-    r"""Whether $E[x^2]$ is infinite, (m,), by the powers of the threshold's time $t \to 0$.
+    r"""Return whether $E[x^2]$ is infinite, (m,), from the growth of x as the threshold's time $t \to 0$.
 
-    The density of $t$ given a set is $\propto t^k$ there. If $x \propto t^{-a}$ for some set, $E[x^2]$ is
-    finite only if $2a < k + 1$. With $w_s = p_s / q_\kappa(s) \to 1 / t$, importance weights have a = 1,
-    so infinite variance for k = 1; and their products with the built-in baseline a = 2, for k ≤ 3.
+    Given a set, the density of $t$ is $\propto t^k$ near 0. If $x \propto t^{-a}$ for some set, $E[x^2]$ is
+    finite only if $2a < k + 1$. Importance weights $w_s = p_s / q_\kappa(s) \to 1 / t$ have a = 1, so their
+    variance is infinite for k = 1. Their products with the built-in baseline have a = 2, so the variance of
+    the gradient is infinite for k ≤ 3.
 
     Args:
         x: (sets, nodes, m).
@@ -207,12 +222,12 @@ def _diverges(x: Tensor, log_t: Tensor, k: int) -> Tensor:
 
 
 def _to_domain(x: Tensor, index: Tensor, n: int) -> Tensor:
-    """Add up what belongs to each outcome, (samples, n)."""
+    """Add up the entries that belong to each outcome, (samples, n)."""
     return torch.zeros(len(x), n, dtype=x.dtype).scatter_add(-1, index, x)
 
 
 def _jacobian(y: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """The derivative of each element of y by all parameters, (n, parameters)."""
+    """Return the derivative of each element of y with respect to all parameters, (n, parameters)."""
     if not y.requires_grad:
         return torch.zeros(len(y), sum(p.numel() for p in parameters), dtype=y.dtype)
     rows = [

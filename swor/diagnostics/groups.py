@@ -1,4 +1,4 @@
-"""What a group of samples tells of itself: how much of the distribution it saw, and how well."""
+"""Statistics of a group of samples: how much of the distribution it covers, and how precise it is."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from swor.types import Sample, Scheme
 
 
 class GroupStatistics(NamedTuple):
-    r"""Statistics of each group, (*batch,).
+    r"""The statistics of each group of samples, (*batch,).
 
     Attributes:
-        mass_covered: the probability of the sample's outcomes together, from 0 to 1.
+        mass_covered: the total probability of the outcomes in the sample, from 0 to 1.
         effective_sample_size: $1 / \sum_s w_s^2$ of the weights of :func:`swor.unordered_set`, from 1
-            to k: near 1, one outcome decides the estimate.
-        standard_error: of the estimated mean cost (Murthy); 0 if the sample is the whole domain.
-        duplicates_avoided: the number of duplicates to expect among k independent samples.
+            to k. If it is near 1, one outcome dominates the estimate.
+        standard_error: of the estimated mean cost, by :func:`swor.murthy_variance`; 0 if the sample is
+            the whole domain.
+        duplicates_avoided: the expected number of duplicates among k independent samples.
     """
 
     mass_covered: Tensor
@@ -29,21 +30,31 @@ class GroupStatistics(NamedTuple):
 
 
 def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
-    r"""$1 - \text{rest}$, $1 / \sum_s w_s^2$, $\sqrt{\hat V}$ and $\sum_s w_s \sum_{j<k} (1 - (1 - p_s)^j)$.
+    r"""Statistics that describe how informative a group of distinct samples is.
 
-    The last is the unordered set estimate of $k - E[\text{distinct}]$: of $k$ independent samples,
-    $E[\text{distinct}] = \sum_x (1 - (1 - p_x)^k) = E_p[\sum_{j<k} (1 - p_x)^j]$. It is unbiased,
-    as is the variance $\hat V$ (:func:`swor.murthy_variance`).
+    $$1 - \text{rest}, \qquad \frac{1}{\sum_s w_s^2}, \qquad \sqrt{\hat V}, \qquad
+    \sum_s w_s \sum_{j<k} (1 - (1 - p_s)^j)$$
+
+    The last is the unordered set estimate of $k - E[\text{distinct}]$, the expected number of duplicates
+    among $k$ independent samples, because
+    $E[\text{distinct}] = \sum_x (1 - (1 - p_x)^k) = E_p[\sum_{j<k} (1 - p_x)^j]$. It is unbiased, and so is
+    the variance $\hat V$ of :func:`swor.murthy_variance`. Use the statistics to monitor a training run.
 
     Args:
         sample: drawn without replacement, k ≥ 2.
-        cost: $f$ of every sample, (*batch, k).
+        cost: the cost $f$ of every sample, (*batch, k).
+
+    Returns:
+        The four statistics, each (*batch,).
 
     >>> import swor
     >>> s = swor.gumbel_top_k(torch.tensor([0.8, 0.2]).log(), 2)
     >>> mass, size, error, avoided = group_statistics(s, torch.tensor([0.0, 1.0]))
-    >>> mass, error, avoided  # 0.8² + 0.2² of the pairs are duplicates
+    >>> mass, error, avoided  # a fraction 0.8² + 0.2² of the pairs are duplicates
     (tensor(1.), tensor(0.), tensor(0.6800))
+
+    References:
+        | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("group_statistics", Scheme.WITHOUT_REPLACEMENT)
     log_p = sample.log_p.detach()
@@ -56,6 +67,6 @@ def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
     return GroupStatistics(
         mass_covered=covered,
         effective_sample_size=1.0 / weight.square().sum(-1),
-        standard_error=variance.clamp(min=0.0).sqrt(),  # nonnegative but for rounding
+        standard_error=variance.clamp(min=0.0).sqrt(),  # may be negative by rounding
         duplicates_avoided=(weight * repeats.sum(-1)).sum(-1),
     )

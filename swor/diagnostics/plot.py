@@ -1,28 +1,26 @@
-"""A comparison as a picture."""
+"""The plot of a comparison."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from swor.diagnostics.measurement import Measurement, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from swor.diagnostics.comparison import Comparison, Measurement
-
-BLUE, ORANGE = "#0072B2", "#D55E00"  # a colour-blind reader can tell these apart
+BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable for colour-blind readers
 
 
-def plot(comparison: Comparison, ax: Axes) -> Axes:
-    """Log-variance of every estimator, least first; hollow at equal k, solid at equal evaluations."""
-    rows = sorted(comparison.rows, key=lambda row: row.at_k.log_variance, reverse=True)
+def plot(rows: Sequence[Row], k: int, evaluations: int, ax: Axes) -> Axes:
+    """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
+    rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
     measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
     finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]
     floor = min(finite, default=0.0) - 1.0
-    labels = {
-        False: f"at k = {comparison.k}",
-        True: f"at {comparison.evaluations} evaluations",
-    }
+    labels = {False: f"at k = {k}", True: f"at {evaluations} evaluations"}
     for y, row in enumerate(rows):
         colour = ORANGE if row.looks_biased else BLUE
         _dot(ax, row.at_k, y + 0.15, floor, colour, solid=False)

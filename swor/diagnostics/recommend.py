@@ -1,24 +1,23 @@
-"""A sentence that says which estimator to use, and why."""
+"""A sentence that recommends an estimator, with the evidence."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from swor.diagnostics.comparison import Comparison, Measurement
+from swor.diagnostics.measurement import Measurement, Row
 
 
-def recommend(comparison: Comparison) -> str:
-    """The unbiased estimator of least variance at equal evaluations, and what comes close."""
+def recommend(rows: Sequence[Row], evaluations: int) -> str:
+    """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
     fair = {
         row.name: row.at_evaluations
-        for row in comparison.rows
+        for row in rows
         if row.at_evaluations is not None and not row.looks_biased
     }
     if not fair:
         return (
-            f"None of these is unbiased and fits into {comparison.evaluations} evaluations; allow "
+            f"None of these is unbiased and fits into {evaluations} evaluations; allow "
             "more evaluations, or compare others, such as unordered_set."
         )
     order = sorted(fair, key=lambda name: fair[name].log_variance)
@@ -36,7 +35,7 @@ def _first(name: str, best: Measurement) -> str:
 
 
 def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -> list[str]:
-    """Those that cannot be told from the best, and by how much the first of the others is worse."""
+    """Name the estimators that are as good within the error, and by how much the next one is worse."""
     close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
     behind = [name for name in names if name not in close]
     said = []

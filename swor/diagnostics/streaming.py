@@ -1,11 +1,11 @@
-r"""Mean and variance of a stream of vectors in one pass.
+r"""The mean and the variance of a stream of vectors in one pass, by the method of Welford (1962).
 
-Compare each $x_i$ with the mean of those before it (Welford): with
+Each $x_i$ is compared with the mean of those before it: with
 $d_i = \frac{i-1}{i} (x_i - \bar x_{i-1})^2$,
 
 $$\sum_{i \le n} d_i = \sum_{i \le n} (x_i - \bar x_n)^2, \qquad E[d_i] = \text{Var}[x] \quad (i \ge 2).$$
 
-So the variance is the mean of the $d_i$, and their own spread is its standard error. Where only the
+So the variance is the mean of the $d_i$, and the spread of the $d_i$ gives its standard error. Where only the
 total variance of groups of coordinates is of interest, such as the parameters of a network, the
 $d_i$ of a group are added up first.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 class Stream(NamedTuple):
-    """What is kept of the vectors so far; its size does not depend on how many there were."""
+    """The running sums of the vectors so far; their size does not depend on the number of vectors."""
 
     seen: int
     mean: Tensor  # (m,)
@@ -30,17 +30,17 @@ class Stream(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """Unbiased, (m,); with groups the total variance of each, (groups,)."""
+        """The unbiased variance, (m,); with groups the total variance of each, (groups,)."""
         return self.squares / (self.seen - 1)
 
     @property
     def mean_error(self) -> Tensor:
-        """Standard error of the mean, (m,); not defined with groups."""
+        """The standard error of the mean, (m,); not defined with groups."""
         return torch.sqrt(self.variance / self.seen)
 
     @property
     def variance_error(self) -> Tensor:
-        """Standard error of the variance, (m,) or (groups,)."""
+        """The standard error of the variance, (m,) or (groups,)."""
         return _error(self.squares, self.fourths, self.seen - 1)
 
     @property
@@ -50,17 +50,17 @@ class Stream(NamedTuple):
 
     @property
     def total_error(self) -> Tensor:
-        """Standard error of the sum of all variances, ()."""
+        """The standard error of the sum of all variances, ()."""
         return _error(self.squares.sum(), self.total_fourths, self.seen - 1)
 
 
 def _error(squares: Tensor, fourths: Tensor, n: int) -> Tensor:
     spread = fourths / n - (squares / n).square()
-    return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may come out as -1e-17
+    return torch.sqrt(spread.clamp(min=0.0) / n)  # a spread of 0 may be -1e-17 by rounding
 
 
 def start(m: int, device: torch.device | None = None, *, groups: tuple[int, ...] = ()) -> Stream:
-    """Nothing yet, of vectors of m numbers.
+    """Return the sums of an empty stream of vectors of m numbers.
 
     Args:
         m: the number of coordinates.
@@ -74,17 +74,21 @@ def start(m: int, device: torch.device | None = None, *, groups: tuple[int, ...]
 
 
 def update(stream: Stream, x: Tensor) -> Stream:
-    """Take in more vectors.
+    """Add vectors to a stream.
 
     Args:
-        stream: those before.
-        x: (chunk, m).
+        stream: the vectors so far.
+        x: more vectors, (chunk, m).
 
     >>> stream = start(1)
     >>> for chunk in torch.tensor([1.0, 2.0, 4.0, 5.0]).split(3):
     ...     stream = update(stream, chunk.unsqueeze(-1))
     >>> stream.mean, stream.variance
     (tensor([3.], dtype=torch.float64), tensor([3.3333], dtype=torch.float64))
+
+    References:
+        | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
+        | https://doi.org/10.1080/00401706.1962.10490022
     """
     n = stream.seen + torch.arange(1, len(x) + 1, device=x.device).unsqueeze(-1)
     centred = x.to(stream.mean) - stream.mean

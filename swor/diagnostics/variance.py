@@ -1,4 +1,4 @@
-"""Bias and variance of a gradient estimate on a model of one's own, by repeating it."""
+"""The mean and the variance of a gradient estimate on the user's own model, by repeating it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from swor.estimators.registry import ESTIMATORS
 from swor.samplers.distributions import factorized
 from swor.types import Cost
 
-WARM_UP = 500  # steps that an estimator learns for before it is measured
+WARM_UP = 500  # training steps of an estimator before it is measured
 
 
 @dataclass(frozen=True)
 class GradientMoments:
-    """Moments of an estimate and its gradient, with standard errors; those of the batch's mean.
+    """Moments of an estimate and of its gradient, averaged over the batch, with standard errors.
 
     Attributes:
-        mean: of the gradient, (parameters,): all parameters, flattened, one after the other.
+        mean: the mean of the gradient, (parameters,): all parameters, flattened and concatenated.
         mean_error: its standard error, (parameters,).
-        variance: of the gradient, (parameters,).
+        variance: the variance of the gradient, (parameters,).
         variance_error: its standard error, (parameters,).
         trace: the sum of the variances, ().
         trace_error: its standard error, ().
@@ -36,8 +36,8 @@ class GradientMoments:
         value_error: its standard error, ().
         value_variance: the variance of the estimate of E[f], ().
         repeats: the number of estimates.
-        method: "batch" or "loop", as was done.
-        warm_up: the number of steps that the estimator learned for beforehand; 0 if it does not learn.
+        method: "batch" or "loop", whichever was used.
+        warm_up: the number of steps for which the estimator was trained before; 0 if it does not learn.
     """
 
     mean: Tensor
@@ -66,40 +66,55 @@ def gradient_moments(
     method: Method = "auto",
     warm_up: int = WARM_UP,
 ) -> GradientMoments:
-    r"""Mean and variance of $\nabla \frac1B \sum_b e_b$ over repeated estimates $e$, in one pass.
+    r"""Measure the mean and the variance of a gradient estimate by repeating it.
 
-    The memory does not depend on ``repeats``. Method "batch" makes repeats an axis of the batch: one
-    call of the estimator gives many gradients by the logits, which the chain rule takes on to the
-    parameters. It needs parameters that act through the logits alone and not on ``f``, an ``f`` that
-    takes any batch axes, and an estimator that treats the elements of the batch on their own.
-    "auto" does that where an estimator of ESTIMATORS and a trial of ``f`` allow it, and otherwise
-    "loop": one estimate and one backward pass after the other.
+    $$\nabla \frac1B \sum_b e_b$$
 
-    An estimator of ESTIMATORS that learns is made for the distribution and learns for ``warm_up``
-    steps, while the parameters stay as they are. Give a module that you have trained yourself to
-    measure it as it is.
+    This gradient of the mean over a batch of B estimates is drawn ``repeats`` times. All moments are computed
+    in one pass, so the memory does not depend on ``repeats``. Use it to measure a single estimator on your
+    own model; :func:`swor.compare` measures several.
+
+    The method "batch" makes the repeats an axis of the batch: one call of the estimator gives many gradients
+    with respect to the logits, and the chain rule gives those of the parameters. It requires that f accepts
+    any batch axes, that the parameters affect the logits but not f, and that the estimator treats the
+    elements of the batch separately. "loop" computes one estimate and one backward pass after the other.
+    "auto" uses "batch" for an estimator of ESTIMATORS if a trial of f shows that it is possible, and "loop"
+    otherwise.
+
+    If an estimator of ESTIMATORS learns, it is made for the distribution and trained for ``warm_up`` steps,
+    while the parameters stay as they are. To measure a module that you have trained yourself, pass the
+    module.
 
     Args:
         estimator: a name or an entry of ESTIMATORS, or a callable with the same contract.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
-        parameters: what to differentiate by, such as ``model.parameters()``; ``dist`` and ``f`` may
-            depend on them.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``; ``dist``
+            and ``f`` may depend on them.
         k: the number of samples of an estimate.
         repeats: the number of estimates, at least 2.
         generator: the source of randomness.
         method: "auto", "batch" or "loop".
-        warm_up: the number of steps that an estimator learns for beforehand.
+        warm_up: the number of training steps of an estimator that learns.
+
+    Returns:
+        The moments, with their standard errors.
 
     >>> logits = torch.zeros(5, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)
     >>> m = gradient_moments("unordered_set", lambda x: x / 5, dist, [logits], k=5, repeats=10)
-    >>> bool(m.trace < 1e-12)  # the whole domain was sampled: nothing is left to chance
+    >>> bool(m.trace < 1e-12)  # the sample is the whole domain, so the gradient is exact
     True
+
+    References:
+        | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
+        | https://doi.org/10.1080/00401706.1962.10490022
     """
     check_count("repeats", repeats)
     if repeats < 2:
-        raise ValueError("repeats is 1; expected at least 2 to tell a variance, such as 1000.")
+        raise ValueError(
+            "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
+        )
     wanted = list(parameters)
     _check_parameters(wanted)
     entry = lookup(estimator)
@@ -123,7 +138,7 @@ def prepare(
     warm_up: int,
     generator: torch.Generator | None,
 ) -> tuple[Estimate, int]:
-    """The estimator to measure, and the number of steps that it has learned for."""
+    """Return the estimator to measure, and the number of steps for which it was trained."""
     if not isinstance(entry, Estimator):
         return entry, 0
     estimate = entry.make(dist, generator=generator)
@@ -134,7 +149,7 @@ def prepare(
 
 
 def lookup(estimator: str | Estimate) -> Estimate:
-    """An estimator, by its name in ESTIMATORS or as it is."""
+    """Return an estimator, given its name in ESTIMATORS or the estimator itself."""
     if not isinstance(estimator, str):
         return estimator
     if estimator not in ESTIMATORS:
@@ -165,11 +180,12 @@ def _result(values: Stream, gradients: Stream, method: str, warm_up: int) -> Gra
 def _check_parameters(parameters: Sequence[Tensor]) -> None:
     if not parameters or not all(p.requires_grad for p in parameters):
         raise ValueError(
-            "parameters is empty, or has a tensor that needs no gradient; expected the tensors to "
-            "differentiate by, such as model.parameters() or [logits] with requires_grad=True."
+            "parameters is empty or contains a tensor that does not require gradient; expected the "
+            "tensors to differentiate with respect to. Pass model.parameters(), for instance, or "
+            "[logits] with requires_grad=True."
         )
 
 
 def _chunk(dist: Distribution, parameters: Sequence[Tensor], k: int) -> int:
-    """How many repeats at a time: as many as memory of a fixed size can hold."""
+    """Return the number of repeats that fit into a fixed amount of memory."""
     return max(1, NUMBERS // max(count(parameters), k * factorized(dist).log_probs.numel()))

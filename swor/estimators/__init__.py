@@ -1,1 +1,1 @@
-"""Estimators: rules that turn a sample into weights, and callables that choose where f is evaluated."""
+"""Estimators of E[f] and its gradient: rules for samples, and callables that choose where f is evaluated."""

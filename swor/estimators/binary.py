@@ -19,10 +19,14 @@ from swor.types import Cost
 
 
 def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None) -> Tensor:
-    r"""$g_i = (f(\tilde b) - f(b)) (u_i - \frac12)$ by the logit $\varphi_i$; the value is the mean of f.
+    r"""ARM (augment-REINFORCE-merge): an antithetic estimator for binary variables.
 
-    ARM, augment-REINFORCE-merge (Yin and Zhou 2019). Unbiased. Uses 2k evaluations. Prefer
-    :func:`disarm`, whose variance is never larger.
+    $$g_i = (f(\tilde b) - f(b)) \Bigl(u_i - \frac12\Bigr), \qquad
+    b = 1[u < \sigma(\varphi)], \quad \tilde b = 1[1 - u < \sigma(\varphi)]$$
+
+    This is the gradient with respect to the logit $\varphi_i$; the noise u is uniform. The value is the mean
+    of f over all outcomes. The estimator is unbiased and uses 2k evaluations. Prefer :func:`disarm`, whose
+    variance is never larger.
 
     Args:
         f: the cost, from values (*batch, 2k, *event) to (*batch, 2k).
@@ -34,8 +38,13 @@ def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | Non
         (*batch,)
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> arm(lambda x: x, dist, 1)  # antithetic: one of the two is 1
+    >>> arm(lambda x: x, dist, 1)  # antithetic: exactly one of the two outcomes is 1
     tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000])
+
+    References:
+        | ARM: Augment-REINFORCE-Merge Gradient for Stochastic Binary Networks
+        | (Yin and Zhou, 2019a)
+        | https://arxiv.org/abs/1807.11143
     """
     variables = binary("arm", dist, k)
     pair = _antithetic(f, variables, k, generator)
@@ -46,10 +55,13 @@ def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | Non
 def disarm(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$g_i = \frac12 (f(b) - f(\tilde b)) (b_i - \tilde b_i) \, \sigma(|\varphi_i|)$ by $\varphi_i$.
+    r"""DisARM, also called U2G: ARM averaged over the noise given the outcomes, for binary variables.
 
-    DisARM (Dong et al. 2020), also known as U2G (Yin et al. 2020): the mean of :func:`arm` given
-    the pair of outcomes. Unbiased. Uses 2k evaluations.
+    $$g_i = \frac12 (f(b) - f(\tilde b)) (b_i - \tilde b_i) \, \sigma(|\varphi_i|), \qquad
+    b = 1[u < \sigma(\varphi)], \quad \tilde b = 1[1 - u < \sigma(\varphi)]$$
+
+    This is the gradient with respect to the logit $\varphi_i$; the noise u is uniform. The estimator is
+    unbiased and uses 2k evaluations. Use it for many binary variables.
 
     Args:
         f: the cost, from values (*batch, 2k, *event) to (*batch, 2k).
@@ -64,6 +76,13 @@ def disarm(
     >>> disarm(lambda x: x, torch.distributions.Bernoulli(logits=logits), 1).backward()
     >>> logits.grad
     tensor(0.2500)
+
+    References:
+        | DisARM: An Antithetic Gradient Estimator for Binary Latent Variables (Dong et al., 2020)
+        | https://arxiv.org/abs/2006.10680
+
+        | Probabilistic Best Subset Selection via Gradient-Based Optimization (Yin et al., 2020)
+        | https://arxiv.org/abs/2006.06448
     """
     variables = binary("disarm", dist, k)
     pair = _antithetic(f, variables, k, generator)

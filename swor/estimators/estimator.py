@@ -1,4 +1,4 @@
-"""The contract of an estimator: from a function, a distribution and k to an estimate."""
+"""The contract of an estimator: a function, a distribution and k give an estimate of E[f]."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from swor.types import Cost, Scheme
 Proof = Literal["enumeration", "z-score"]
 """How the tests prove what an entry says about its bias.
 
-"enumeration": a sum over all samples of a small domain, to 1e-12. "z-score": the mean of 100 000
+"enumeration": by a sum over all samples of a small domain, to 1e-12. "z-score": by the mean of 100 000
 draws in units of its own standard error, for estimators with continuous noise.
 """
 
 
 class Estimate(Protocol):
-    """From a cost, a distribution and k to an estimate of the expected cost and its gradient."""
+    """A callable that estimates the expected cost and its gradient."""
 
     def __call__(
         self,
@@ -36,7 +36,7 @@ class Estimate(Protocol):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
         ...
 
 
@@ -45,47 +45,56 @@ MakeState = Callable[[Distribution, torch.Generator | None], nn.Module]
 
 
 def k_evaluations(k: int, dist: Distribution | None) -> int:
-    """One evaluation of f for every sample."""
+    """Return k: one evaluation of f for every sample."""
     return k
 
 
 def defined_everywhere(dist: Distribution) -> bool:
-    """Defined for every distribution that the library supports."""
+    """Return True: the estimator is defined for every distribution that the library supports."""
     return True
 
 
 def unlimited(dist: Distribution) -> None:
-    """There is no largest k."""
+    """Return None: there is no largest k."""
     return None
 
 
 def domain_size(dist: Distribution) -> int:
-    """The number of outcomes."""
+    """Return the number of outcomes, the largest k for distinct samples."""
     return factorized(dist).outcomes
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """An entry of :data:`ESTIMATORS`; call it as ``entry(f, dist, k)``.
+    """An entry of ESTIMATORS: a callable, and what is known about it.
 
-    An estimator that learns or remembers is made first, and then used like the others::
+    Call an entry as ``entry(f, dist, k)``. If it learns or remembers something, make a module first and use
+    that like the other estimators::
 
         estimator = ESTIMATORS["relax"].make(dist)  # an nn.Module
         optimizer = Adam([*model.parameters(), *estimator.parameters()])
         loss = estimator(f, dist, k).mean()  # one backward trains both
 
     Attributes:
-        unbiased: whether value and gradient are unbiased for E[f] and ∇E[f].
-        equation: its equation in the paper, or a citation.
-        estimate: the callable; for an estimator that learns, the function that its module calls.
-        proof: how the tests prove ``unbiased``, or show the bias.
-        count: how many evaluations of f it uses, from k and the distribution; see ``evaluations``.
+        unbiased: whether its value and its gradient are unbiased for E[f] and ∇E[f].
+        equation: the reference, such as "Kool et al. (2020), equation (17)".
+        estimate: the callable. For an estimator that learns, the function that its module calls.
+        proof: how the tests prove that it is unbiased, or show that it is biased.
+        count: the number of evaluations of f, from k and the distribution; see ``evaluations``.
         smallest_k: the smallest k for which it is defined.
-        largest_k: from a distribution to the largest k, or None if there is no largest.
-        defined_for: whether it is defined for a distribution; elsewhere it raises an error that
-            names the cure.
-        mixes_batch: whether the estimate of an element of the batch depends on the others.
+        largest_k: from a distribution to the largest k, or None if there is no largest one.
+        defined_for: whether it is defined for a distribution. For others it raises an error that says
+            what to use instead.
+        mixes_batch: whether the estimate of an element of the batch depends on the other elements.
         make_state: makes the module of an estimator that learns or remembers; None for the others.
+
+    >>> import swor
+    >>> entry = swor.ESTIMATORS["unordered_set"]
+    >>> entry.unbiased, entry.evaluations(4), entry.learns
+    (True, 4, False)
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> entry(lambda x: x.float(), dist, 2).shape
+    torch.Size([5])
     """
 
     unbiased: bool
@@ -107,9 +116,9 @@ class Estimator:
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f].
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,).
 
-        An estimator that learns is made anew for this call, so it has learned nothing: use
+        If the estimator learns, every call makes a new module, which has not learned anything. Use
         :meth:`make` to train with it.
 
         Args:
@@ -117,6 +126,9 @@ class Estimator:
             dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
             k: the number of samples.
             generator: the source of randomness.
+
+        Returns:
+            (*batch,)
         """
         if self.make_state is None:
             return self.estimate(f, dist, k, generator=generator)
@@ -124,19 +136,19 @@ class Estimator:
 
     @property
     def learns(self) -> bool:
-        """Whether it learns or remembers something, and so has to be made first."""
+        """Whether it learns or remembers something, so that :meth:`make` returns a module."""
         return self.make_state is not None
 
     def make(self, dist: Distribution, *, generator: torch.Generator | None = None) -> Estimate:
-        """The estimator with a state of its own, for distributions of the size of ``dist``.
+        """Return the estimator with a state of its own, for distributions of the size of ``dist``.
 
         Args:
-            dist: a distribution of the number of variables and categories to estimate with; its
-                device and precision become those of the module.
+            dist: a distribution with the number of variables and categories to use the estimator for. The
+                module gets its device and its precision.
             generator: the source of randomness of initial weights.
 
         Returns:
-            An ``nn.Module`` if the estimator learns or remembers, and otherwise the entry itself.
+            An ``nn.Module`` if the estimator learns or remembers something, and the entry itself otherwise.
 
         >>> import swor
         >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
@@ -152,12 +164,12 @@ class Estimator:
         return module.to(log_probs.device, log_probs.dtype)
 
     def evaluations(self, k: int, dist: Distribution | None = None) -> int:
-        """How many evaluations of f it uses.
+        """Return the number of evaluations of f for one element of the batch.
 
         Args:
             k: the number of samples.
-            dist: the distribution; only needed where the number depends on its size (``arsm`` and
-                the local estimators).
+            dist: the distribution. It is needed only if the number depends on its size, as for ``arsm`` and
+                the local estimators.
         """
         return self.count(k, dist)
 
@@ -179,7 +191,7 @@ class Estimator:
 
 @dataclass(frozen=True)
 class _CountOf:
-    """The evaluations of a score-function estimator, whatever the distribution."""
+    """The number of evaluations of a score-function estimator, which does not depend on the distribution."""
 
     estimate: ScoreFunctionEstimate
 
@@ -195,14 +207,28 @@ def lift(
     unbiased: bool,
     equation: str,
 ) -> Estimator:
-    """The entry of a rule, the scheme that draws its samples, and a baseline."""
+    """Return the entry of a rule with the scheme that draws its samples and a baseline.
+
+    Args:
+        rule: maps a sample to its weights.
+        scheme: how the samples are drawn.
+        baseline: what is subtracted from each cost.
+        unbiased: whether the rule is unbiased.
+        equation: the reference.
+    """
     return entry_of(
         ScoreFunctionEstimate(rule, scheme, baseline), unbiased=unbiased, equation=equation
     )
 
 
 def entry_of(estimate: ScoreFunctionEstimate, *, unbiased: bool, equation: str) -> Estimator:
-    """The entry of a score-function estimator."""
+    """Return the entry of a score-function estimator.
+
+    Args:
+        estimate: a rule, a scheme and a baseline.
+        unbiased: whether its rule is unbiased.
+        equation: the reference.
+    """
     sampler = SAMPLERS[estimate.scheme]
     return Estimator(
         unbiased,

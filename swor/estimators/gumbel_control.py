@@ -1,15 +1,17 @@
-r"""The gradient of REINFORCE with a control variate that sees the Gumbel noise.
+r"""The gradient of REINFORCE with a control variate that depends on the Gumbel noise.
 
 With $z = \log p + \text{Gumbel}$, $b = \arg\max z$, $\tilde z \sim p(z \mid b)$ and any differentiable $c$,
 
 $$g = (f(b) - c(\tilde z)) \, \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$$
 
-is unbiased. Given b, the race is a first time $E_b \sim \text{Exp}(1)$ and later times
-$E_b + E_i / p_i$, so $\tilde z_i = -\log(E_b + E_i / p_i)$ for $i \ne b$ and $\tilde z_b = -\log E_b$: its
-argmax is b, and $\partial \tilde z_i / \partial \log p_i = 1 - e^{\tilde z_i - \tilde z_b}$. The noise of
-$\tilde z$ need not be independent of z: taking the noise behind z itself makes $\tilde z = z$ in
-value, though not in gradient, so $\nabla c(z) - \nabla c(\tilde z) = c'(z) \, e^{z - z_b}$ and one evaluation
-of c is enough.
+is unbiased. In terms of exponential clocks, the clock of b rings first, at a time
+$E_b \sim \text{Exp}(1)$, and the others ring at $E_b + E_i / p_i$. So $\tilde z_b = -\log E_b$ and
+$\tilde z_i = -\log(E_b + E_i / p_i)$ for $i \ne b$. The argmax of $\tilde z$ is b, and
+$\partial \tilde z_i / \partial \log p_i = 1 - e^{\tilde z_i - \tilde z_b}$.
+
+The noise of $\tilde z$ need not be independent of z. If the noise of z itself is used, $\tilde z$ equals z
+in value but not in gradient. Then $\nabla c(z) - \nabla c(\tilde z) = c'(z) \, e^{z - z_b}$, and one
+evaluation of c is enough.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ Control = Callable[[Tensor], Tensor]
 
 
 class Draw(NamedTuple):
-    """The noise of k samples, and the outcomes that it decides."""
+    """The noise of k samples, and the outcomes that it determines."""
 
     z: Tensor  # (*batch, k, n, c)
     winners: Tensor  # b, (*batch, k, n)
-    conditional: Tensor | None  # z̃, (*batch, k, n, c); None where it is z
+    conditional: Tensor | None  # z̃, (*batch, k, n, c); None if it has the noise of z
 
 
 def draw_noise(
     variables: Factorized, k: int, common_noise: bool, generator: torch.Generator | None
 ) -> Draw:
-    """K independent draws of z, of its argmax, and of the z that goes with that argmax."""
+    """Draw k independent pairs of z and its argmax, and for each a z given this argmax."""
     log_probs = variables.log_probs.detach()
     z = perturbed(log_probs, k, generator)
     index = z.argmax(-1)
@@ -52,15 +54,15 @@ def draw_noise(
 def conditional_gumbel(
     log_probs: Tensor, index: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    r"""$z \mid \arg\max z = b$: $z_b = G_b$ and $z_i = -\log(e^{-G_b} + e^{-G_i} / p_i)$.
+    r"""Draw $z \mid \arg\max z = b$: $z_b = G_b$ and $z_i = -\log(e^{-G_b} + e^{-G_i} / p_i)$.
 
     Args:
-        log_probs: normalised log-probabilities, broadcasts to (*index.shape, c).
-        index: b, the argmax.
+        log_probs: normalised log-probabilities that broadcast to (*index.shape, c).
+        index: the argmax b.
         generator: the source of randomness.
 
     Returns:
-        (*index.shape, c); nowhere above its entry at b.
+        (*index.shape, c), with its maximum at b.
     """
     log_probs = log_probs.expand(*index.shape, log_probs.shape[-1])
     g = gumbel_like(log_probs, generator)
@@ -70,9 +72,9 @@ def conditional_gumbel(
 
 
 def estimate_gradient(variables: Factorized, draw: Draw, cost: Tensor, control: Control) -> Tensor:
-    """The estimate of the gradient by the log-probabilities, (*batch, k, n, c).
+    """Return the estimate of the gradient with respect to the log-probabilities, (*batch, k, n, c).
 
-    It depends on the parameters of the control variate, and is to be detached for all else.
+    It carries gradient with respect to the parameters of the control variate. Detach it for any other use.
     """
     c, slope = _with_slope(control, draw.z, tuple(cost.shape))
     if draw.conditional is None:
@@ -85,7 +87,7 @@ def estimate_gradient(variables: Factorized, draw: Draw, cost: Tensor, control: 
 
 
 def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The control variate and its derivative by z."""
+    """Return the control variate and its derivative with respect to z."""
     z = z.detach().requires_grad_()
     with without_autocast(z):  # value and slope must belong to the same function
         c = control(z)
@@ -95,8 +97,9 @@ def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Te
         (slope,) = torch.autograd.grad(c.sum(), z, create_graph=True, allow_unused=True)
     if slope is None:
         raise ValueError(
-            "the control variate has no gradient by z; expected one that is differentiable, for "
-            "rebar an f that is. Use relax with a ControlVariate, which takes any f."
+            "the control variate has no gradient with respect to z; expected a differentiable one, "
+            "which for rebar means a differentiable f. Use relax with a ControlVariate, which "
+            "accepts any f."
         )
     return c, slope
 
@@ -106,7 +109,10 @@ def _behind(z: Tensor) -> Tensor:
 
 
 def squared_gradient(variables: Factorized, gradient: Tensor) -> Tensor:
-    """The squared gradient by the logits, (*batch,): how a normalised table moves with them."""
+    """Return the squared norm of the gradient with respect to the logits, (*batch,).
+
+    The chain rule gives it from the gradient with respect to the normalised log-probabilities.
+    """
     p = variables.log_probs.detach().exp().unsqueeze(-3)
     by_logits = gradient - p * gradient.sum(-1, keepdim=True)
     return by_logits.square().sum((-1, -2)).mean(-1)

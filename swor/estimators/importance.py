@@ -1,4 +1,4 @@
-"""Rules that weight by inclusion probabilities, and their normalised, biased relatives."""
+"""Rules that weight by inclusion probabilities, and the biased rules with normalised weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,36 @@ from swor.types import Sample, Scheme, Weights
 
 
 def importance_weighted(sample: Sample) -> Weights:
-    r"""$w_s = p_s / q_\kappa(s)$, $M_{ss'} = p_{s'} / q_\kappa(s')$, $M_{ss} = p_s$.
+    r"""The importance-weighted estimator with its built-in baseline.
 
-    $q_\kappa(s) = P(g_s > \kappa) = 1 - e^{-e^{\log p_s - \kappa}}$ is the inclusion probability for
-    the threshold $\kappa$. The importance-weighted estimator with its built-in baseline,
-    ``eq:iw_estimator`` and ``eq:iwpgbl_estimator``. Unbiased; its weights do not sum to 1, so shift
-    f to have a mean near 0 if you can. There is no baseline for k = 1.
+    $$w_s = \frac{p_s}{q_\kappa(s)}, \qquad M_{ss'} = \frac{p_{s'}}{q_\kappa(s')} \; (s' \ne s),
+    \qquad M_{ss} = p_s$$
+
+    $q_\kappa(s) = P(g_s > \kappa) = 1 - e^{-e^{\log p_s - \kappa}}$ is the inclusion probability for the
+    threshold $\kappa$, the (k+1)-th largest perturbed log-probability. The estimator is unbiased. Its
+    weights do not sum to 1, so shift f to have a mean near 0 if you can. There is no baseline for k = 1.
+
+    Args:
+        sample: drawn without replacement, with ``kappa``.
+
+    Returns:
+        The weights, (*batch, k), and the baseline weights, (*batch, k, k).
 
     >>> import swor
     >>> s = swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 3)
     >>> bool(torch.allclose(importance_weighted(s).weight, s.log_p.exp()))  # the whole domain
     True
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equations (15) and (51)
+        | https://arxiv.org/abs/2002.06043
+
+        | Priority sampling for estimation of arbitrary subset sums (Duffield et al., 2007)
+        | https://doi.org/10.1145/1314690.1314696
+
+        | Estimating means in a finite universe (Vieira, 2017)
+        | https://timvieira.github.io/blog/post/2017/07/03/estimating-means-in-a-finite-universe/
     """
     sample.require("importance_weighted", Scheme.WITHOUT_REPLACEMENT)
     if sample.kappa is None:
@@ -38,19 +57,37 @@ def importance_weighted(sample: Sample) -> Weights:
 
 
 def _log_p_over_q(log_p: Tensor, kappa: Tensor) -> Tensor:
-    r"""$\log p - \log(1 - e^{-e^y})$ with $y = \log p - \kappa$, the common part cancelled by hand."""
+    r"""Return $\log p - \log(1 - e^{-e^y})$ with $y = \log p - \kappa$, the common part cancelled by hand."""
     larger = torch.maximum(log_p, kappa)
     return torch.where(log_p == -torch.inf, -torch.inf, larger - log_excess(log_p - kappa))
 
 
 def _own_replaced(weight: Tensor, p: Tensor) -> Tensor:
-    """Rows of the weights, with p in place of a sample's own weight."""
+    """Return rows of the weights, (*batch, k, k), with p in place of each sample's own weight."""
     own = torch.eye(weight.shape[-1], dtype=torch.bool, device=weight.device)
     return torch.where(own, p.unsqueeze(-1), weight.unsqueeze(-2))
 
 
 def normalize(weights: Weights) -> Weights:
-    r"""$w_s / \sum_{s'} w_{s'}$, and the rows of $M$ likewise: less variance, for some bias."""
+    r"""Divide weights, and each row of baseline weights, by their sum.
+
+    $$w_s \leftarrow \frac{w_s}{\sum_{s'} w_{s'}}, \qquad
+    M_{ss'} \leftarrow \frac{M_{ss'}}{\sum_{s''} M_{ss''}}$$
+
+    The variance usually becomes smaller, and the estimator becomes biased if the sum was not constant.
+    Use it to turn any rule into its normalised version.
+
+    Args:
+        weights: of any rule.
+
+    Returns:
+        The normalised weights; without baseline weights if there were none.
+
+    >>> import swor
+    >>> w = swor.Weights(torch.tensor([1.0, 3.0]), None, torch.tensor([0.1, 0.3]).log())
+    >>> normalize(w).weight
+    tensor([0.2500, 0.7500])
+    """
     control = weights.control
     if control is not None:
         control = control / control.sum(-1, keepdim=True)
@@ -59,30 +96,65 @@ def normalize(weights: Weights) -> Weights:
 
 
 def normalized_importance_weighted(sample: Sample) -> Weights:
-    r"""$w_s \propto p_s / q_\kappa(s)$, each row of $M$ summing to 1, ``eq:niwpgbl_estimator``.
+    r"""The normalised importance-weighted estimator with its built-in baseline.
 
-    The normalised importance-weighted estimator with its built-in baseline. Biased, for k > 1;
-    the bias vanishes as k grows.
+    $$w_s = \frac{p_s / q_\kappa(s)}{\sum_{s' \in S} p_{s'} / q_\kappa(s')}$$
+
+    The rows of the baseline weights $M$ of :func:`swor.importance_weighted` are normalised as well. The
+    estimator is biased for k > 1, and the bias vanishes as k grows. Use it where the unbiased weights vary
+    too much.
+
+    Args:
+        sample: drawn without replacement, with ``kappa``.
+
+    Returns:
+        The weights, (*batch, k), which sum to 1, and the baseline weights, (*batch, k, k), whose rows
+        sum to 1.
 
     >>> import swor
     >>> w = normalized_importance_weighted(swor.gumbel_top_k(torch.full((9,), 1 / 9).log(), 2))
     >>> w.weight.sum()
     tensor(1.)
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (52)
+        | https://arxiv.org/abs/2002.06043
+
+        | Buy 4 REINFORCE Samples, Get a Baseline for Free! (Kool et al., 2019b)
+        | https://openreview.net/forum?id=r1lgTGL5DE
     """
     sample.require("normalized_importance_weighted", Scheme.WITHOUT_REPLACEMENT)
     return normalize(importance_weighted(sample))
 
 
 def risk(sample: Sample) -> Weights:
-    r"""$w_s = p_s / \sum_{s'} p_{s'}$, $M_{ss'} = p_{s'} / \sum_{s''} p_{s''}$, ``eq:risk_bl``.
+    r"""The empirical risk: the sample is treated as if it were the whole domain.
 
-    The empirical risk: the expectation over the sample as if it were the whole domain. Its gradient
-    is that of $\sum_s \hat p(s) f(s)$ with normalised $\hat p$. Biased, towards likely outcomes. For
-    beams, stochastic or deterministic.
+    $$w_s = \frac{p_s}{\sum_{s' \in S} p_{s'}}, \qquad M_{ss'} = \frac{p_{s'}}{\sum_{s'' \in S} p_{s''}}$$
+
+    Its gradient is that of $\sum_s \hat p_s f_s$, where $\hat p$ is the normalised probability. It is biased
+    towards probable outcomes. Use it for a deterministic beam search, for which no unbiased rule exists.
+
+    Args:
+        sample: drawn without replacement, or the result of :func:`swor.beam_search`.
+
+    Returns:
+        The weights, (*batch, k), which sum to 1, and the baseline weights, (*batch, k, k), whose rows
+        sum to 1.
 
     >>> from swor import Sample
     >>> risk(Sample(torch.arange(2), torch.tensor([0.6, 0.2]).log())).weight
     tensor([0.7500, 0.2500])
+
+    References:
+        | Classical Structured Prediction Losses for Sequence to Sequence Learning
+        | (Edunov et al., 2018)
+        | https://arxiv.org/abs/1711.04956
+
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equations (21) and (22)
+        | https://arxiv.org/abs/2002.06043
     """
     sample.require("risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))

@@ -1,8 +1,8 @@
-r"""Estimators that learn or remember, as modules: they checkpoint, move between devices and train.
+"""Estimators that learn or remember, as modules that checkpoint, move between devices and train.
 
-Every module is called as the other estimators are, ``module(f, dist, k, generator=…)``. The gradient
-that reaches the parameters of a module comes with that of the estimate, so one ``backward`` trains
-the model and the estimator: give the optimiser the parameters of both.
+Every module is called like the other estimators, ``module(f, dist, k, generator=…)``. The estimate also
+carries the gradient of the module's parameters, so one ``backward`` trains the model and the estimator.
+Give the optimiser the parameters of both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ Generator = torch.Generator | None
 
 
 class Relax(nn.Module):
-    """:func:`swor.relax` with a control variate that is trained to minimise the squared gradient."""
+    """RELAX, :func:`swor.relax`, with a control variate that is trained to minimise the squared gradient.
+
+    Args:
+        control: the control variate.
+    """
 
     def __init__(self, control: ControlVariate) -> None:
         super().__init__()
@@ -34,12 +38,17 @@ class Relax(nn.Module):
     def forward(
         self, f: Cost, dist: Distribution, k: int, *, generator: Generator = None
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
         return relax(f, dist, k, control=self.control, generator=generator)
 
 
 class Rebar(nn.Module):
-    """:func:`swor.rebar` with a temperature and a scale that minimise the squared gradient."""
+    """REBAR, :func:`swor.rebar`, with a temperature and a scale that minimise the squared gradient.
+
+    Args:
+        temperature: its initial value.
+        scale: its initial value.
+    """
 
     def __init__(self, temperature: float = 0.5, scale: float = 1.0) -> None:
         super().__init__()
@@ -49,7 +58,7 @@ class Rebar(nn.Module):
     def forward(
         self, f: Cost, dist: Distribution, k: int, *, generator: Generator = None
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
         temperature = self.log_temperature.exp()
         return rebar(f, dist, k, temperature=temperature, scale=self.scale, generator=generator)
 
@@ -59,7 +68,7 @@ class LearnedTemperature(nn.Module):
 
     Args:
         relaxation: :func:`swor.gumbel_softmax` or :func:`swor.straight_through`.
-        temperature: where it starts.
+        temperature: its initial value.
     """
 
     def __init__(self, relaxation: Callable[..., Tensor], temperature: float = 1.0) -> None:
@@ -70,13 +79,17 @@ class LearnedTemperature(nn.Module):
     def forward(
         self, f: Cost, dist: Distribution, k: int, *, generator: Generator = None
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return a biased estimate of E[f] whose gradient is a biased estimate of ∇E[f], (*batch,)."""
         temperature = self.log_temperature.exp()
         return self.relaxation(f, dist, k, temperature=temperature, generator=generator)
 
 
 class ReinforceMovingAverage(nn.Module):
-    """:func:`swor.reinforce_moving_average` with the average that it remembers."""
+    """REINFORCE with a moving average, :func:`swor.reinforce_moving_average`, which the module stores.
+
+    Args:
+        decay: of the average.
+    """
 
     def __init__(self, decay: float = 0.9) -> None:
         super().__init__()
@@ -85,33 +98,33 @@ class ReinforceMovingAverage(nn.Module):
     def forward(
         self, f: Cost, dist: Distribution, k: int, *, generator: Generator = None
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
         return reinforce_moving_average(f, dist, k, average=self.average, generator=generator)
 
 
 def make_relax(dist: Distribution, generator: Generator) -> Relax:
-    """RELAX with an untrained control variate of the size of a distribution."""
+    """Return RELAX with an untrained control variate that fits the size of a distribution."""
     variables = factorized(dist)
     return Relax(ControlVariate(variables.length, variables.categories, generator=generator))
 
 
 def make_rebar(dist: Distribution, generator: Generator) -> Rebar:
-    """REBAR at its initial temperature and scale."""
+    """Return REBAR with its initial temperature and scale."""
     return Rebar()
 
 
 def make_gumbel_softmax(dist: Distribution, generator: Generator) -> LearnedTemperature:
-    """Gumbel-Softmax at its initial temperature."""
+    """Return Gumbel-Softmax with its initial temperature."""
     return LearnedTemperature(gumbel_softmax)
 
 
 def make_straight_through(dist: Distribution, generator: Generator) -> LearnedTemperature:
-    """Straight-through Gumbel-Softmax at its initial temperature."""
+    """Return straight-through Gumbel-Softmax with its initial temperature."""
     return LearnedTemperature(straight_through)
 
 
 def make_moving_average(dist: Distribution, generator: Generator) -> ReinforceMovingAverage:
-    """REINFORCE with an average that has seen nothing yet."""
+    """Return REINFORCE with a moving average of no costs yet."""
     return ReinforceMovingAverage()
 
 
@@ -122,17 +135,27 @@ def warm_up(
     *,
     learning_rate: float = 1e-3,
 ) -> int:
-    """Train what an estimator learns while the model stays as it is.
+    """Train an estimator while the model stays as it is.
 
     Args:
-        estimator: what :meth:`swor.Estimator.make` returned; one without state is left alone.
-        loss: from the number of a step to a scalar that was estimated with ``estimator``. An
-            estimator that remembers, such as a moving average, takes in the costs of each call.
-        steps: how many.
+        estimator: the result of :meth:`swor.Estimator.make`. One without state is not changed.
+        loss: from the number of a step to a scalar loss that ``estimator`` computed. Each call also
+            updates an estimator that remembers, such as a moving average.
+        steps: the number of steps.
         learning_rate: of Adam.
 
     Returns:
-        The number of steps that were taken: 0 for an estimator that has no state.
+        The number of steps that were taken, which is 0 for an estimator without state.
+
+    >>> import swor
+    >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
+    >>> estimator = swor.ESTIMATORS["relax"].make(dist)
+    >>> warm_up(estimator, lambda step: estimator(lambda x: x / 3, dist, 2).mean(), 10)
+    10
+
+    References:
+        | Adam: A Method for Stochastic Optimization (Kingma and Ba, 2015)
+        | https://arxiv.org/abs/1412.6980
     """
     if not isinstance(estimator, nn.Module):
         return 0

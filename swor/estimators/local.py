@@ -1,8 +1,8 @@
-r"""Local estimators: one variable of a product at a time, with the others fixed.
+r"""Local estimators, which change one variable of a product at a time.
 
-For a product, $\nabla_i E[f] = E_{x_{\setminus i}}\bigl[\nabla_i E_{x_i}[f(x_i, x_{\setminus i})]\bigr]$:
-draw x once, and estimate the inner gradient of every variable by changing that variable alone. The
-value is the mean of the n inner estimates.
+For a product, $\nabla_i E[f] = E_{x_{\setminus i}}\bigl[\nabla_i E_{x_i}[f(x_i, x_{\setminus i})]\bigr]$.
+A local estimator draws x once and estimates the inner gradient of every variable by changing that
+variable alone. The value is the mean of the n inner estimates.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from swor.types import Cost, Weights
 def local_expectation(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$\nabla_i = \frac1k \sum_s \sum_{v} \nabla p_i(v) \, f(v, x_{s, \setminus i})$: every category.
+    r"""Local expectation gradients: an exact sum over the categories of each variable, given the others.
 
-    Local expectation gradients (Titsias and Lázaro-Gredilla 2015). Unbiased; exact for a single
-    variable. Uses k (n (c − 1) + 1) evaluations, as all variables share the cost of x itself.
+    $$\nabla_i = \frac1k \sum_s \sum_{v} \nabla p_i(v) \, f(v, x_{s, \setminus i})$$
+
+    The estimator is unbiased, and exact for a single variable. It uses k (n (c − 1) + 1) evaluations for n
+    variables of c categories, because all variables share the cost of x itself. Use it for products of
+    variables if f is cheap to evaluate.
 
     Args:
         f: the cost, from values (*batch, k', *event) to (*batch, k').
@@ -38,6 +41,11 @@ def local_expectation(
     >>> dist = torch.distributions.Categorical(probs=torch.tensor([0.5, 0.25, 0.25]))
     >>> local_expectation(lambda x: x.float(), dist, 1)
     tensor(0.7500)
+
+    References:
+        | Local Expectation Gradients for Black Box Variational Inference
+        | (Titsias and Lázaro-Gredilla, 2015)
+        | https://proceedings.neurips.cc/paper/2015/hash/1373b284bc381890049e92d324f56de0-Abstract.html
     """
     variables = variables_of(dist, k)
     x = variables.independent(k, generator)
@@ -55,11 +63,14 @@ def local_expectation(
 def local_unordered_set(
     f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$\nabla_i = \sum_{v \in S_i} w_v \nabla \log p_i(v) \, (f(v, x_{\setminus i}) - b_v)$, $|S_i| = k$.
+    r"""The unordered set estimator of each variable, given the others.
 
-    The unordered set estimator with its built-in baseline for every variable, with the others
-    fixed: $S_i$ are k categories of variable i without replacement, and x the first of each. Unbiased.
-    From REINFORCE at k = 1 to :func:`local_expectation` at k = c. Uses n (k − 1) + 1 evaluations.
+    $$\nabla_i = \sum_{v \in S_i} w_v \nabla \log p_i(v) \, (f(v, x_{\setminus i}) - b_v), \qquad |S_i| = k$$
+
+    $S_i$ are k categories of variable i, drawn without replacement, and $x_i$ is the first of them. The
+    weights and the baseline are those of :func:`swor.unordered_set`. The estimator is unbiased: for k = 1
+    it is REINFORCE, and for k = c it is :func:`local_expectation`. It uses n (k − 1) + 1 evaluations for n
+    variables. Use it in place of :func:`local_expectation` where a variable has many categories.
 
     Args:
         f: the cost, from values (*batch, k', *event) to (*batch, k').
@@ -74,6 +85,15 @@ def local_unordered_set(
     >>> dist = torch.distributions.Independent(base, 1)
     >>> local_unordered_set(lambda x: x.float().mean(-1), dist, 3).shape
     torch.Size([5])
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (17)
+        | https://arxiv.org/abs/2002.06043
+
+        | Local Expectation Gradients for Black Box Variational Inference
+        | (Titsias and Lázaro-Gredilla, 2015)
+        | https://proceedings.neurips.cc/paper/2015/hash/1373b284bc381890049e92d324f56de0-Abstract.html
     """
     variables = variables_of(dist, k)
     check_k(k, variables.categories)
@@ -85,10 +105,13 @@ def local_unordered_set(
 
 
 def _neighbours(index: Tensor) -> Tensor:
-    """From the values that each variable takes, (*batch, n, k), to x and all that differ in one.
+    """Return x and all outcomes that differ from it in one variable.
+
+    Args:
+        index: the categories that each variable takes, (*batch, n, k); x consists of the first ones.
 
     Returns:
-        (*batch, 1 + n (k − 1), n), x first: the first value of every variable.
+        (*batch, 1 + n (k − 1), n), with x first.
     """
     n = index.shape[-2]
     x = index[..., 0]
@@ -98,19 +121,19 @@ def _neighbours(index: Tensor) -> Tensor:
 
 
 def _per_variable(cost: Tensor, n: int, k: int) -> Tensor:
-    """From the costs of x and its neighbours to (*batch, n, k)."""
+    """Arrange the costs of x and its neighbours by variable, (*batch, n, k)."""
     shared = cost[..., :1].unsqueeze(-2).expand(*cost.shape[:-1], n, 1)
     return torch.cat([shared, cost[..., 1:].reshape(*cost.shape[:-1], n, k - 1)], dim=-1)
 
 
 def _enumerated(log_p: Tensor) -> Weights:
-    """All categories: each counts by its probability, and the baseline is the mean."""
+    """Return the weights of all categories: their probabilities, with the mean cost as the baseline."""
     p = log_p.detach().exp()
     return Weights(p, p.unsqueeze(-2).expand(*p.shape, p.shape[-1]), log_p)
 
 
 def _combine(weights: Weights, cost: Tensor) -> Tensor:
-    """The mean of the values of all variables, with the sum of their gradients."""
+    """Return the mean of the values of all variables, with the sum of their gradients."""
     constant = cost.detach()
     scores = weights.loss(constant) - weights.mean(constant)  # 0, with gradient
     return weights.mean(cost).mean(-1) + scores.sum(-1)

@@ -1,4 +1,4 @@
-"""REBAR and RELAX: REINFORCE with a control variate that sees the Gumbel noise."""
+"""REBAR and RELAX: REINFORCE with a control variate that depends on the Gumbel noise."""
 
 from __future__ import annotations
 
@@ -23,18 +23,26 @@ from swor.types import Cost
 
 
 class ControlVariate(nn.Module):
-    r"""$c_\phi(z)$: a network on the perturbed log-probabilities, for :func:`relax`.
+    r"""The control variate of RELAX: a network on the perturbed log-probabilities.
 
-    Its output starts at 0, so that the untrained estimator is REINFORCE.
+    $$c_\phi(z) \in \mathbb{R}$$
+
+    Its output is 0 at first, so that the untrained estimator is REINFORCE without a baseline. Use it with
+    :func:`relax`.
 
     Args:
-        n: the number of variables; 1 if the distribution is no product.
-        c: the number of categories of each.
+        n: the number of variables; 1 if the distribution is not a product.
+        c: the number of categories of each variable.
         hidden: the widths of the hidden layers.
-        generator: of the initial weights.
+        generator: the source of randomness of the initial weights.
 
     >>> ControlVariate(20, 10)(torch.zeros(64, 1, 20, 10)).shape
     torch.Size([64, 1])
+
+    References:
+        | Backpropagation through the Void: Optimizing control variates for black-box gradient
+        | estimation (Grathwohl et al., 2018)
+        | https://arxiv.org/abs/1711.00123
     """
 
     def __init__(
@@ -52,14 +60,14 @@ class ControlVariate(nn.Module):
             linear = nn.Linear(before, after)
             for weights in (linear.weight, linear.bias):
                 nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
-            layers += [linear, nn.Softplus()]  # smooth: c is differentiated twice
+            layers += [linear, nn.Softplus()]  # smooth, because c is differentiated twice
         last = nn.Linear(widths[-1], 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(*layers, last)
 
     def forward(self, z: Tensor) -> Tensor:
-        """From (*batch, k, n, c) to (*batch, k)."""
+        """Map perturbed log-probabilities (*batch, k, n, c) to (*batch, k)."""
         out: Tensor = self.layers(z.flatten(-2))
         return out.squeeze(-1)
 
@@ -73,21 +81,27 @@ def relax(
     common_noise: bool = True,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""$g = (f(b) - c(\tilde z)) \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$; the value is $f(b)$.
+    r"""RELAX: REINFORCE with a control variate that is trained to reduce the variance.
 
-    RELAX (Grathwohl et al. 2018). Unbiased for any control variate, and f may be a black box. The
-    training signal comes with it: the gradient that reaches the parameters of the control variate
-    is that of the squared gradient $\|g\|^2$ with respect to the logits, which is that of its variance.
-    So one ``backward`` of the result trains everything; give the optimiser the parameters of both.
+    $$g = (f(b) - c(\tilde z)) \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z)$$
+
+    Here $z = \log p + \text{Gumbel}$, $b = \arg\max z$ and $\tilde z \sim p(z \mid b)$; the value is $f(b)$.
+    The estimator is unbiased for any control variate c and uses k evaluations. Use it if f is a black box
+    and you can train c along with the model.
+
+    The gradient that reaches the parameters of the control variate is that of $\|g\|^2$, the squared
+    gradient with respect to the logits. It equals the gradient of the variance, because the mean of g does
+    not depend on c. So one ``backward`` trains the model and the control variate: give the optimiser the
+    parameters of both, or use ``ESTIMATORS["relax"].make(dist)``, a module that has them.
 
     Args:
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
-        control: c, such as a :class:`ControlVariate`, from perturbed log-probabilities
-            (*batch, k, n, c), n = 1 where ``dist`` is no product, to (*batch, k). Whatever else it
-            depends on must be detached from the model.
-        common_noise: take $\tilde z$ from the noise of z; otherwise from noise of its own.
+        control: the control variate c, such as a :class:`ControlVariate`, from perturbed
+            log-probabilities (*batch, k, n, c) to (*batch, k); n = 1 if ``dist`` is not a product.
+            Detach anything else that it depends on from the model.
+        common_noise: if True, $\tilde z$ has the noise of z; otherwise it has its own.
         generator: the source of randomness.
 
     Returns:
@@ -98,12 +112,17 @@ def relax(
     >>> dist = torch.distributions.Categorical(logits=logits)
     >>> relax(lambda x: x.sqrt(), dist, 1, control=control).mean().backward()
     >>> optimizer.step()
+
+    References:
+        | Backpropagation through the Void: Optimizing control variates for black-box gradient
+        | estimation (Grathwohl et al., 2018)
+        | https://arxiv.org/abs/1711.00123
     """
     variables = variables_of(dist, k)
     if may_validate(variables.log_probs) and bool((variables.log_probs == -torch.inf).any()):
         raise ValueError(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
-            "which the control variate can take. Use rebar, or another estimator."
+            "because the control variate cannot process -inf. Use rebar, or another estimator."
         )
     draw = draw_noise(variables, k, common_noise, generator)
     cost = evaluate(variables, f, draw.winners)
@@ -124,19 +143,25 @@ def rebar(
     common_noise: bool = True,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""As :func:`relax` with $c(z) = \eta f(\text{softmax}(z / \tau))$, for a differentiable f.
+    r"""REBAR: REINFORCE with the relaxed cost as its control variate.
 
-    REBAR (Tucker et al. 2017). Unbiased for any temperature and scale. Uses 2k evaluations, or 3k
-    without common noise. Where the temperature or the scale carries gradient, what reaches it is
-    the gradient of the squared gradient $\|g\|^2$, so one ``backward`` trains everything.
+    $$g = (f(b) - c(\tilde z)) \nabla \log p(b) + \nabla c(z) - \nabla c(\tilde z), \qquad
+    c(z) = \eta f(\text{softmax}(z / \tau))$$
+
+    The notation is that of :func:`relax`. The estimator is unbiased for any temperature τ and scale η. It
+    uses 2k evaluations, or 3k without common noise. Use it if f is differentiable and the gradient must be
+    unbiased.
+
+    If the temperature or the scale requires gradient, the gradient that reaches it is that of $\|g\|^2$,
+    so one ``backward`` trains the model and both of them.
 
     Args:
-        f: the cost, from values (*batch, k', *event) to (*batch, k'); also takes relaxed values.
+        f: the cost, from values (*batch, k', *event) to (*batch, k'); it must also accept relaxed values.
         dist: OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
         temperature: τ > 0, a number or a tensor with one element.
         scale: η, a number or a tensor with one element.
-        common_noise: take $\tilde z$ from the noise of z; otherwise from noise of its own.
+        common_noise: if True, $\tilde z$ has the noise of z; otherwise it has its own.
         generator: the source of randomness.
 
     Returns:
@@ -147,6 +172,11 @@ def rebar(
     >>> dist = torch.distributions.OneHotCategorical(logits=logits)
     >>> estimate = rebar(lambda x: x[..., 0] ** 2, dist, 1, temperature=log_temperature.exp())
     >>> estimate.mean().backward()
+
+    References:
+        | REBAR: Low-variance, unbiased gradient estimates for discrete latent variable models
+        | (Tucker et al., 2017)
+        | https://arxiv.org/abs/1703.07370
     """
     variables = relaxable("rebar", dist, k)
     learned = [checked_temperature(temperature), scale]
@@ -166,7 +196,7 @@ def rebar(
 
 
 def _per_element(x: float | Tensor, variables: Factorized) -> Tensor:
-    """A copy of a number for every element of the batch, so that it has a gradient for each."""
+    """Return a copy of a number for every element of the batch, so that each has its own gradient."""
     x = torch.as_tensor(x, dtype=variables.log_probs.dtype, device=variables.log_probs.device)
     copies = x.detach().reshape(()).expand(variables.batch).clone()
     return copies.requires_grad_(x.requires_grad)
@@ -175,9 +205,10 @@ def _per_element(x: float | Tensor, variables: Factorized) -> Tensor:
 def _signal(
     variables: Factorized, gradient: Tensor, learned: list[float | Tensor], copies: list[Tensor]
 ) -> Tensor:
-    """Zero, with the gradient of the squared gradient by what is learned.
+    """Return 0, with the gradient of the squared gradient with respect to what is learned.
 
-    Differentiated here and not later, since f has parameters of its own that it must not reach.
+    The derivative is taken here and not in the later backward pass, because it must not reach the
+    parameters of f.
     """
     total = torch.zeros_like(copies[0].detach())
     for x, copy in zip(learned, copies, strict=True):

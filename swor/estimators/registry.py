@@ -1,4 +1,4 @@
-"""All estimators under one contract: from a function, a distribution and k to an estimate."""
+"""The registry: every estimator by name, called with a function, a distribution and k."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ _BASELINES = {
 
 
 def _size(dist: Distribution | None) -> tuple[int, int]:
-    """The number of variables and the number of categories of each."""
+    """Return the number of variables and the number of categories of each."""
     if dist is None:
         raise ValueError(
-            "the number of evaluations depends on the distribution, and none was given; "
-            "expected evaluations(k, dist)."
+            "no distribution was given; expected one, because the number of evaluations depends on "
+            "its size. Call evaluations(k, dist)."
         )
     variables = factorized(dist)
     return variables.length, variables.categories
@@ -211,9 +211,13 @@ _CALLABLES = {
         count=_local_unordered_set,
         largest_k=_categories,
     ),
-    # Unbiased for its own objective E[log (1/k) Σ exp f], and so not for E[f].
+    # Unbiased for its own objective, E[log (1/k) Σ exp f], and therefore biased for E[f].
     "vimco": Estimator(False, "Mnih and Rezende (2016)", vimco, proof="enumeration"),
 }
 
 ESTIMATORS: dict[str, Estimator] = {**_RULES, **_BASELINES, **_CALLABLES}
-"""Every estimator by its name, which is also the name of its function and in tables and figures."""
+"""All estimators by name.
+
+A name is the same in this table, as a function of ``swor``, in CSV files, in figures and on the command
+line.
+"""

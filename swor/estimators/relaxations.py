@@ -1,4 +1,4 @@
-"""Gumbel-Softmax, straight-through and ReinMax: gradients through a relaxed outcome. All biased."""
+"""Gumbel-Softmax, straight-through and ReinMax: biased gradients through a continuous relaxation."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ def gumbel_softmax(
     temperature: float | Tensor = 1.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""$\frac1k \sum_s f(y_s)$, $y = \text{softmax}((\log p + \text{Gumbel}) / \tau)$.
+    r"""The Gumbel-Softmax or Concrete estimator: the mean cost of relaxed samples.
 
-    The Gumbel-Softmax or Concrete estimator (Jang et al. 2017, Maddison et al. 2017), for an f that
-    is differentiable and defined inside the simplex. Value and gradient are those of the relaxed
-    problem: biased, less so for a low temperature, at the price of variance.
+    $$\frac1k \sum_s f(y_s), \qquad y = \text{softmax}((\log p + \text{Gumbel}) / \tau)$$
+
+    The value and the gradient are those of the relaxed problem, so both are biased. A lower temperature
+    reduces the bias and increases the variance. Use it if f is differentiable and defined inside the
+    simplex.
 
     Args:
-        f: the cost, from values (*batch, k, *event) to (*batch, k); values are relaxed.
+        f: the cost, from relaxed values (*batch, k, *event) to (*batch, k).
         dist: OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
-        temperature: τ > 0, a number or a tensor with one element; one with gradient is learned.
+        temperature: τ > 0, a number or a tensor with one element. It is trained if it requires gradient.
         generator: the source of randomness.
 
     Returns:
@@ -39,6 +41,14 @@ def gumbel_softmax(
     >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
     >>> gumbel_softmax(lambda y: y[..., 0], dist, 4).shape
     torch.Size([5])
+
+    References:
+        | Categorical Reparameterization with Gumbel-Softmax (Jang et al., 2017)
+        | https://arxiv.org/abs/1611.01144
+
+        | The Concrete Distribution: A Continuous Relaxation of Discrete Random Variables
+        | (Maddison et al., 2017)
+        | https://arxiv.org/abs/1611.00712
     """
     variables = relaxable("gumbel_softmax", dist, k)
     z = perturbed(variables.log_probs, k, generator)
@@ -54,16 +64,19 @@ def straight_through(
     temperature: float | Tensor = 1.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""$\frac1k \sum_s f(x_s)$ with $x = \text{onehot}(\arg\max y)$ and $\nabla x := \nabla y$.
+    r"""Straight-through Gumbel-Softmax: discrete samples with the gradient of relaxed ones.
 
-    The straight-through Gumbel-Softmax estimator (Jang et al. 2017): f only ever sees outcomes, so
-    the value is unbiased; the gradient is that of the relaxed $y$ of :func:`gumbel_softmax`, biased.
+    $$\frac1k \sum_s f(x_s), \qquad x = \text{onehot}(\arg\max y), \quad \nabla x := \nabla y$$
+
+    f is evaluated at discrete outcomes only, so the value is unbiased. The gradient is that of the relaxed
+    sample $y$ of :func:`gumbel_softmax`, and is biased. Use it if f is differentiable but should not see
+    relaxed values.
 
     Args:
-        f: the cost, from values (*batch, k, *event) to (*batch, k), differentiable.
+        f: the differentiable cost, from values (*batch, k, *event) to (*batch, k).
         dist: OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
-        temperature: τ > 0, a number or a tensor with one element; one with gradient is learned.
+        temperature: τ > 0, a number or a tensor with one element. It is trained if it requires gradient.
         generator: the source of randomness.
 
     Returns:
@@ -72,11 +85,20 @@ def straight_through(
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(()))
     >>> float(straight_through(lambda x: x, dist, 1)) in (0.0, 1.0)
     True
+
+    References:
+        | Categorical Reparameterization with Gumbel-Softmax (Jang et al., 2017)
+        | https://arxiv.org/abs/1611.01144
+
+        | Estimating or Propagating Gradients Through Stochastic Neurons for Conditional
+        | Computation (Bengio et al., 2013)
+        | https://arxiv.org/abs/1308.3432
     """
     variables = relaxable("straight_through", dist, k)
     z = perturbed(variables.log_probs, k, generator)
     y = tempered_softmax(z, checked_temperature(temperature))
-    x = variables.one_hot(z.argmax(-1)) + (y - y.detach())  # exactly 0: the outcome stays discrete
+    # y - y.detach() is exactly 0, so the outcome stays discrete.
+    x = variables.one_hot(z.argmax(-1)) + (y - y.detach())
     return evaluate_relaxed(variables, f, x).mean(-1)
 
 
@@ -88,14 +110,16 @@ def reinmax(
     temperature: float | Tensor = 1.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""$\frac1k \sum_s f(x_s)$, $x \sim p$, $\nabla x := 2 \nabla \pi_1 - \frac12 \nabla p$.
+    r"""ReinMax: a straight-through gradient that is accurate to second order.
 
-    ReinMax (Liu et al. 2023): $\nabla \pi_1$ is the gradient of a softmax at the point
-    $\pi_1 = \frac12 (x + p_\tau)$. The value is unbiased. The gradient is second-order accurate: exact
-    in the mean for one variable, τ = 1 and a quadratic f; biased elsewhere.
+    $$\frac1k \sum_s f(x_s), \qquad x \sim p, \quad \nabla x := 2 \nabla \pi_1 - \frac12 \nabla p$$
+
+    $\nabla \pi_1$ is the gradient of a softmax at the point $\pi_1 = \frac12 (x + p_\tau)$. The value is
+    unbiased. The mean of the gradient is exact for a single variable, τ = 1 and a quadratic f, and biased
+    otherwise. Use it in place of :func:`straight_through` for a smooth f.
 
     Args:
-        f: the cost, from values (*batch, k, *event) to (*batch, k), differentiable.
+        f: the differentiable cost, from values (*batch, k, *event) to (*batch, k).
         dist: OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
         temperature: τ > 0 of $p_\tau = \text{softmax}(\log p / \tau)$.
@@ -109,6 +133,10 @@ def reinmax(
     >>> reinmax(lambda x: x[..., 0], dist, 1).backward()
     >>> logits.grad
     tensor([ 0.2500, -0.2500])
+
+    References:
+        | Bridging Discrete and Backpropagation: Straight-Through and Beyond (Liu et al., 2023)
+        | https://arxiv.org/abs/2304.08612
     """
     variables = relaxable("reinmax", dist, k)
     log_probs = variables.log_probs.unsqueeze(-3)
@@ -121,25 +149,25 @@ def reinmax(
 
 
 def perturbed(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-    r"""$z = \log p + \text{Gumbel}$, k independent ones, (*batch, k, n, c); carries the gradient."""
+    r"""Return k independent draws of $z = \log p + \text{Gumbel}$, with gradient, (*batch, k, n, c)."""
     log_probs = log_probs.unsqueeze(-3).expand(*log_probs.shape[:-2], k, *log_probs.shape[-2:])
     return log_probs + gumbel_like(log_probs, generator)
 
 
 def tempered_softmax(z: Tensor, temperature: float | Tensor) -> Tensor:
-    r"""$\text{softmax}(z / \tau)$ over the last axis; 0 where z is −inf, without gradient."""
+    r"""Return $\text{softmax}(z / \tau)$ over the last axis: 0 without gradient where z is −inf."""
     impossible = z == -torch.inf
     scaled = torch.where(impossible, 0.0, z) / temperature
     return torch.softmax(torch.where(impossible, -torch.inf, scaled), -1)
 
 
 def checked_temperature(temperature: float | Tensor) -> float | Tensor:
-    """A temperature is one positive number."""
+    """Return a temperature after checking that it is one positive number."""
     if isinstance(temperature, Tensor):
         if temperature.numel() != 1:
             raise ValueError(
-                f"temperature has shape {tuple(temperature.shape)}; expected one number. "
-                "Relax with one temperature for the whole batch."
+                f"temperature has shape {tuple(temperature.shape)}; expected a single number. "
+                "Use one temperature for the whole batch."
             )
         temperature = temperature.reshape(())
         if not may_validate(temperature):
@@ -147,7 +175,7 @@ def checked_temperature(temperature: float | Tensor) -> float | Tensor:
     number = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not number > 0.0:
         raise ValueError(
-            f"temperature is {number}; expected a positive number. To learn one, keep its "
-            "logarithm as the parameter and give its exponential."
+            f"temperature is {number}; expected a positive number. To learn a temperature, "
+            "make its logarithm the parameter and pass the exponential."
         )
     return temperature

@@ -2,9 +2,9 @@ r"""Score-function estimators: a rule, the scheme that draws its samples, and a 
 
 $$\nabla E[f] \approx \sum_s w_s \nabla \log p_s \, (f_s - b_s) + \sum_s w_s \nabla f_s$$
 
-The rule gives the weights $w_s$, the scheme the samples, and the baseline $b_s$ is built in to the
-rule or comes from outside of the sample. Any combination whose baseline does not depend on the
-sample that it is subtracted from is as unbiased as its rule.
+The scheme draws the samples and the rule gives the weights $w_s$. The baseline $b_s$ is either built in
+to the rule or computed from something other than the sample. If it does not depend on the sample from
+whose cost it is subtracted, the estimator is as unbiased as its rule.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ Rule = Callable[[Sample], Weights]
 
 @dataclass(frozen=True)
 class ScoreFunctionEstimate:
-    r"""$\sum_s w_s \bigl(f_s + (\log p_s - \bot(\log p_s)) \, \bot(f_s - b_s)\bigr)$ of a fresh sample.
+    r"""An estimator that draws a new sample at every call and returns its surrogate loss.
+
+    $$\sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr)$$
 
     Call it as ``estimate(f, dist, k, generator=…)``.
 
     Attributes:
-        rule: from the sample to its weights.
+        rule: maps the sample to its weights.
         scheme: how the sample is drawn.
-        baseline: what each cost is compared with.
+        baseline: what is subtracted from each cost.
 
     >>> estimate = ScoreFunctionEstimate(reinforce, Scheme.WITH_REPLACEMENT, Baseline.SAMPLED)
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
@@ -50,57 +52,138 @@ class ScoreFunctionEstimate:
     def __call__(
         self, f: Cost, dist: Distribution, k: int, /, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """(*batch,): the value estimates E[f], its gradient estimates ∇E[f]."""
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,).
+
+        Args:
+            f: the cost, from values (*batch, k, *event) to (*batch, k).
+            dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+            k: the number of samples.
+            generator: the source of randomness.
+        """
         drawn = draw(self.scheme, dist, k, generator)
         cost = f(drawn.value)
         baseline = compute_baseline(self.baseline, f, dist, cost, generator=generator)
         return self.rule(drawn).loss(cost, baseline=baseline)
 
     def evaluations(self, k: int) -> int:
-        """The number of evaluations of f, those for the baseline included."""
+        """Return the number of evaluations of f, including those of the baseline."""
         return k + self.baseline.evaluations(k)
 
 
 _WITH, _WITHOUT = Scheme.WITH_REPLACEMENT, Scheme.WITHOUT_REPLACEMENT
 
 reinforce_no_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.NONE)
-"""REINFORCE without a baseline."""
+"""REINFORCE without a baseline: the mean over k independent samples.
+
+It is unbiased and uses k evaluations. Use it as a reference in comparisons.
+
+References:
+    | Simple statistical gradient-following algorithms for connectionist reinforcement
+    | learning (Williams, 1992)
+    | https://doi.org/10.1007/BF00992696
+"""
 
 reinforce_sampled_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.SAMPLED)
-"""REINFORCE compared with a fresh sample for every term; 2k evaluations."""
+"""REINFORCE with a sampled baseline: the cost of one additional sample for every term.
+
+It is unbiased and uses 2k evaluations.
+
+References:
+    | Simple statistical gradient-following algorithms for connectionist reinforcement
+    | learning (Williams, 1992)
+    | https://doi.org/10.1007/BF00992696
+
+    | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+    | https://arxiv.org/abs/1810.04777
+"""
 
 reinforce_shared_sampled_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.SHARED_SAMPLE)
-"""REINFORCE compared with one fresh sample that all terms share; k + 1 evaluations."""
+"""REINFORCE with a sampled baseline: the cost of one additional sample that all terms share.
+
+It is unbiased and uses k + 1 evaluations.
+
+References:
+    | Simple statistical gradient-following algorithms for connectionist reinforcement
+    | learning (Williams, 1992)
+    | https://doi.org/10.1007/BF00992696
+
+    | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+    | https://arxiv.org/abs/1810.04777
+"""
 
 reinforce_batch_mean = ScoreFunctionEstimate(reinforce, _WITH, Baseline.BATCH_MEAN)
-"""REINFORCE compared with the mean cost of the others in the batch; none without a batch."""
+"""REINFORCE with the mean cost of the other elements of the batch as its baseline.
+
+It is unbiased and uses k evaluations. Use it where the elements of the batch have similar costs. There is
+no baseline without a batch.
+
+References:
+    | Simple statistical gradient-following algorithms for connectionist reinforcement
+    | learning (Williams, 1992)
+    | https://doi.org/10.1007/BF00992696
+"""
 
 reinforce_greedy = ScoreFunctionEstimate(reinforce, _WITH, Baseline.GREEDY)
-"""REINFORCE compared with the cost of the likeliest outcome; k + 1 evaluations.
+"""REINFORCE with the cost of the most probable outcome as its baseline, also called self-critical training.
 
-Self-critical training (Rennie et al. 2017).
+It is unbiased and uses k + 1 evaluations.
+
+References:
+    | Self-Critical Sequence Training for Image Captioning (Rennie et al., 2017)
+    | https://arxiv.org/abs/1612.00563
 """
 
 unordered_set_no_baseline = ScoreFunctionEstimate(unordered_set, _WITHOUT, Baseline.NONE)
-"""The unordered set estimator without its built-in baseline."""
+"""The unordered set estimator without its built-in baseline.
+
+It is unbiased and uses k evaluations. Use it to measure what the baseline of :func:`swor.unordered_set`
+contributes.
+
+References:
+    | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+    | (Kool et al., 2020), equation (16)
+    | https://arxiv.org/abs/2002.06043
+"""
 
 sum_and_sample_sampled_baseline = ScoreFunctionEstimate(sum_and_sample, _WITHOUT, Baseline.SAMPLED)
-"""Sum-and-sample compared with a fresh sample for every term; 2k evaluations."""
+"""Stochastic sum-and-sample with a sampled baseline: the cost of one additional sample for every term.
+
+It is unbiased and uses 2k evaluations. It is the version in the paper's toy experiment.
+
+References:
+    | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+    | (Kool et al., 2020), equation (14)
+    | https://arxiv.org/abs/2002.06043
+"""
 
 sum_and_sample_shared_sampled_baseline = ScoreFunctionEstimate(
     sum_and_sample, _WITHOUT, Baseline.SHARED_SAMPLE
 )
-"""Sum-and-sample compared with one fresh sample that all terms share; k + 1 evaluations.
+"""Stochastic sum-and-sample with a sampled baseline: the cost of one additional sample that all terms share.
 
-The sampled baseline of the paper's VAE; in its toy experiment every term has its own.
+It is unbiased and uses k + 1 evaluations. It is the version in the paper's VAE experiment.
+
+References:
+    | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+    | (Kool et al., 2020), equation (14)
+    | https://arxiv.org/abs/2002.06043
 """
 
 deterministic_sum_and_sample_sampled_baseline = ScoreFunctionEstimate(
     deterministic_sum_and_sample, Scheme.TOP_K_AND_SAMPLE, Baseline.SAMPLED
 )
-"""Deterministic sum-and-sample compared with a fresh sample for every term; 2k evaluations.
+"""Deterministic sum-and-sample with a sampled baseline: the cost of one additional sample for every term.
 
-For a distribution whose outcomes can be listed.
+It is unbiased and uses 2k evaluations. Use it where all outcomes can be listed and a few of them have
+most of the probability.
+
+References:
+    | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+    | https://arxiv.org/abs/1810.04777
+
+    | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+    | (Kool et al., 2020), equation (13)
+    | https://arxiv.org/abs/2002.06043
 """
 
 
@@ -112,16 +195,22 @@ def reinforce_moving_average(
     average: MovingAverage,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""$\frac1k \sum_i \nabla \log p(x_i) (f(x_i) - b)$, b a moving average of the costs of earlier calls.
+    r"""REINFORCE with a moving average of the costs of earlier calls as its baseline.
 
-    Unbiased. Uses k evaluations.
+    $$\nabla E[f] \approx \frac1k \sum_i \nabla \log p(x_i) \, (f(x_i) - b)$$
+
+    It is unbiased and uses k evaluations. Use it where the expected cost changes slowly from step to step.
+    ``ESTIMATORS["reinforce_moving_average"].make(dist)`` keeps the average for you.
 
     Args:
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
-        average: remembers the costs; give the same one to every call.
+        average: the moving average $b$; pass the same object to every call.
         generator: the source of randomness.
+
+    Returns:
+        (*batch,)
 
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
     >>> average = MovingAverage(decay=0.9)
@@ -129,6 +218,11 @@ def reinforce_moving_average(
     ...     loss = reinforce_moving_average(torch.ones_like, dist, 2, average=average).mean()
     >>> average.average
     tensor(1.)
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
     """
     drawn = draw(_WITH, dist, k, generator)
     cost = f(drawn.value)

@@ -1,4 +1,4 @@
-"""Rules for independent samples."""
+"""The single-sample estimator, and REINFORCE with independent samples."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from swor.types import Sample, Scheme, Weights
 
 
 def single_sample(sample: Sample) -> Weights:
-    r"""$e = f(b_1)$: only the first sample counts, ``eq:ss_unbiased``.
+    """The single-sample estimator: only the first sample is used.
 
-    Unbiased, and the estimator that all the others improve. No built-in baseline.
+    $$e = f(b_1)$$
+
+    It is unbiased and has no built-in baseline. Use it as a reference in comparisons: the other rules for
+    samples without replacement reduce its variance.
+
+    Args:
+        sample: drawn with or without replacement.
+
+    Returns:
+        The weights, 1 for the first sample and 0 for the others, (*batch, k).
 
     >>> from swor import Sample
     >>> single_sample(Sample(torch.arange(3), torch.tensor([0.2, 0.3, 0.1]).log())).weight
     tensor([1., 0., 0.])
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (8)
+        | https://arxiv.org/abs/2002.06043
     """
     sample.require("single_sample", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
     first = torch.arange(sample.k, device=sample.log_p.device) == 0
@@ -23,16 +37,37 @@ def single_sample(sample: Sample) -> Weights:
 
 
 def reinforce(sample: Sample) -> Weights:
-    r"""$e = \frac1k \sum_i f(x_i)$ with $b_i = \frac1{k-1} \sum_{j \ne i} f(x_j)$.
+    r"""REINFORCE with independent samples and its built-in leave-one-out baseline.
 
-    REINFORCE with replacement and its built-in leave-one-out baseline,
-    ``eq:reinforce_with_replacement``. Unbiased. There is no baseline for k = 1.
+    $$e = \frac1k \sum_i f(x_i), \qquad b_i = \frac1{k-1} \sum_{j \ne i} f(x_j)$$
+
+    It is unbiased. Use it where samples hardly ever coincide, for instance with many variables and a high
+    entropy; there it is simpler than :func:`swor.unordered_set` and nearly as good. There is no baseline
+    for k = 1.
+
+    Args:
+        sample: drawn with replacement.
+
+    Returns:
+        The weights, 1/k each, (*batch, k), and the baseline weights, (*batch, k, k).
 
     >>> from swor import Sample
     >>> s = Sample(torch.arange(2), torch.tensor([0.2, 0.3]).log(), scheme="with_replacement")
     >>> reinforce(s).control
     tensor([[0., 1.],
             [1., 0.]])
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
+
+        | Buy 4 REINFORCE Samples, Get a Baseline for Free! (Kool et al., 2019b)
+        | https://openreview.net/forum?id=r1lgTGL5DE
+
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (23)
+        | https://arxiv.org/abs/2002.06043
     """
     sample.require("reinforce", Scheme.WITH_REPLACEMENT)
     k = sample.k

@@ -1,4 +1,4 @@
-"""The unordered set estimator, and the variance of its estimate."""
+"""The unordered set estimator, and an estimate of its variance."""
 
 from __future__ import annotations
 
@@ -11,17 +11,33 @@ from swor.types import Sample, Scheme, Weights
 
 
 def unordered_set(sample: Sample) -> Weights:
-    r"""$w_s = p_s R(S, s)$, $M_{ss'} = p_{s'} R^{D \setminus s}(S, s')$.
+    r"""The unordered set estimator with its built-in baseline.
 
-    The unordered set estimator with its built-in baseline, ``eq:unord_set_pg_bl_estimator``: the
-    Rao-Blackwellised version of the single-sample, sum-and-sample and importance-weighted
-    estimators. Unbiased; the default choice for samples without replacement. There is no baseline
-    for k = 1.
+    $$w_s = p_s R(S, s), \qquad M_{ss'} = p_{s'} R^{D \setminus s}(S, s')$$
+
+    The leave-one-out ratios $R$ are those of :func:`swor.leave_one_out`. Without the baseline, this is the
+    Rao-Blackwellised version of the single-sample, sum-and-sample and importance-weighted estimators, so
+    its variance is never larger than theirs. It is unbiased, and the default choice for samples without
+    replacement. There is no baseline for k = 1.
+
+    Args:
+        sample: drawn without replacement.
+
+    Returns:
+        The weights, (*batch, k), which sum to 1, and the baseline weights, (*batch, k, k), whose rows
+        sum to 1.
 
     >>> import swor, torch
     >>> w = unordered_set(swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 2))
     >>> torch.allclose(w.weight.sum(), torch.tensor(1.0))
     True
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (17)
+        | https://arxiv.org/abs/2002.06043
+
+        | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
     dtype = sample.log_p.dtype
@@ -33,28 +49,37 @@ def unordered_set(sample: Sample) -> Weights:
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
-    r"""$\sum_{i<j} p_i p_j (R_{ij} - R_i R_j)(f_i - f_j)^2$, $R_{ij} = R(S, i) R^{D \setminus i}(S, j)$.
+    r"""An unbiased estimate, from a single sample, of the variance of the unordered set estimate of E[f].
 
-    An unbiased estimate, from the sample itself, of the variance of the unordered set estimate of
-    $E[f]$ (Murthy 1957); its square root is a standard error.
+    $$\hat V = \sum_{i<j} p_i p_j (R_{ij} - R_i R_j)(f_i - f_j)^2$$
+
+    Here $R_i = R(S, i)$ and $R_{ij} = R(S, i) R^{D \setminus i}(S, j)$ are leave-one-out ratios. Use it to
+    report a standard error, its square root, without drawing further samples.
 
     Args:
         sample: drawn without replacement, k ≥ 2.
-        cost: $f$ of every sample, (*batch, k).
+        cost: the cost $f$ of every sample, (*batch, k).
 
     Returns:
         (*batch,)
 
     >>> import swor, torch
     >>> s = swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 3)
-    >>> murthy_variance(s, torch.rand(3))  # the whole domain: nothing is left to chance
+    >>> murthy_variance(
+    ...     s, torch.rand(3)
+    ... )  # the sample is the whole domain, so the estimate is exact
     tensor(0.)
+
+    References:
+        | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("murthy_variance", Scheme.WITHOUT_REPLACEMENT)
     check_shape("cost", cost, tuple(sample.log_p.shape), "one number for every sample")
     check_same("cost", cost, "log_p", sample.log_p)
     if sample.k < 2:
-        raise ValueError("the sample has k = 1; expected k >= 2 to tell a variance. Raise k.")
+        raise ValueError(
+            "the sample has k = 1; expected k >= 2 to estimate a variance. Increase k."
+        )
     pairs = variance_of_pairs(sample.log_p, sample.log_rest)
     difference = cost.double().unsqueeze(-1) - cost.double().unsqueeze(-2)
     return 0.5 * (pairs * difference.square()).sum((-1, -2)).to(cost.dtype)

@@ -12,18 +12,18 @@ from swor.types import Cost, score
 
 
 def variables_of(dist: Distribution, k: int) -> Factorized:
-    """The variables behind a distribution in working precision, with gradient, for k draws."""
+    """Return the variables of a distribution in working precision, with gradient, after checking k."""
     check_k(k)
     return factorized(dist).in_working_precision()
 
 
 def evaluate(variables: Factorized, f: Cost, index: Tensor) -> Tensor:
-    """The cost (*batch, k) of outcomes that are given as indices, (*batch, k, n)."""
+    """Return the cost (*batch, k) of outcomes given as indices, (*batch, k, n)."""
     return _checked(variables, f(variables.encode(index)), index.shape[-2])
 
 
 def evaluate_relaxed(variables: Factorized, f: Cost, y: Tensor) -> Tensor:
-    """The cost (*batch, k) of points of the simplex, (*batch, k, n, c)."""
+    """Return the cost (*batch, k) of points of the simplex, (*batch, k, n, c)."""
     return _checked(variables, f(variables.encode_relaxed(y)), y.shape[-3])
 
 
@@ -34,24 +34,26 @@ def _checked(variables: Factorized, cost: Tensor, k: int) -> Tensor:
 
 
 def surrogate(variables: Factorized, cost: Tensor, gradient: Tensor) -> Tensor:
-    r"""$\frac1k \sum_s f_s + (\theta - \bot(\theta)) \cdot \bot(g)$ with $\theta = \log p$, (*batch,).
+    r"""Return a loss with a given value and a given gradient, (*batch,).
+
+    $$\frac1k \sum_s f_s + (\theta - \bot(\theta)) \cdot \bot(g), \qquad \theta = \log p$$
 
     Args:
         variables: of the distribution.
-        cost: (*batch, k); its mean is the value, and carries the pathwise term.
-        gradient: with respect to the log-probabilities, (*batch, k, n, c); averaged over k.
+        cost: (*batch, k); its mean is the value and carries the pathwise term.
+        gradient: with respect to the log-probabilities, (*batch, k, n, c); it is averaged over k.
     """
     by_log_probs = score(variables.log_probs) * gradient.detach().mean(-3)
     return cost.mean(-1) + by_log_probs.sum((-1, -2)).to(cost.dtype)
 
 
 def is_relaxable(dist: Distribution) -> bool:
-    """Whether outcomes can be relaxed: they are one-hot or binary, and not indices."""
+    """Return whether outcomes can be relaxed, that is, whether they are one-hot or binary and not indices."""
     return factorized(dist).encoding != "index"
 
 
 def relaxable(name: str, dist: Distribution, k: int) -> Factorized:
-    """The variables behind a distribution whose outcomes can be relaxed."""
+    """Return the variables of a distribution whose outcomes can be relaxed; raise an error for others."""
     if not is_relaxable(dist):
         raise TypeError(
             f"{name} was given {dist!r}, whose outcomes are indices; expected outcomes that can be "
@@ -61,12 +63,12 @@ def relaxable(name: str, dist: Distribution, k: int) -> Factorized:
 
 
 def is_binary(dist: Distribution) -> bool:
-    """Whether every variable has two categories."""
+    """Return whether every variable has two categories."""
     return factorized(dist).categories == 2
 
 
 def binary(name: str, dist: Distribution, k: int) -> Factorized:
-    """The variables behind a distribution of binary variables."""
+    """Return the variables of a distribution of binary variables; raise an error for others."""
     if not is_binary(dist):
         raise TypeError(
             f"{name} was given {dist!r}; expected variables of two categories, such as Bernoulli. "

@@ -1,4 +1,4 @@
-"""VIMCO: the gradient of a multi-sample bound."""
+"""VIMCO: the gradient of a bound from several samples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from swor.types import Cost, score
 def vimco(
     log_f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""$L = \log \frac1k \sum_s f_s$ with $g = \sum_s (L - L_{-s}) \nabla \log p(x_s)$ and the pathwise term.
+    r"""VIMCO: the gradient of a multi-sample bound, the logarithm of a mean over k samples.
 
-    VIMCO (Mnih and Rezende 2016): in $L_{-s}$ the geometric mean of the others stands in for $f_s$.
-    Not an estimator of $E[f]$ but, unbiased, of its own objective
-    $E[\log \frac1k \sum_s f(x_s)]$: with $f = p(x, h) / q(h)$ a bound on the log-likelihood, to be
-    maximised, so train on its negative. There is no baseline for k = 1.
+    $$L = \log \frac1k \sum_s f_s, \qquad g = \sum_s (L - L_{-s}) \nabla \log p(x_s) + \nabla_f L$$
+
+    In $L_{-s}$ the geometric mean of the other samples replaces $f_s$, and $\nabla_f L$ is the pathwise term
+    if f itself carries gradient. VIMCO does not estimate $E[f]$. It is unbiased for its own objective,
+    $E[\log \frac1k \sum_s f(x_s)]$. Use it with $f = p(x, h) / q(h)$, for which this objective is a bound on
+    the log-likelihood; maximise it, that is, minimise its negative. There is no baseline for k = 1.
 
     Args:
         log_f: the *logarithm* of f, from values (*batch, k, *event) to (*batch, k).
@@ -35,6 +37,10 @@ def vimco(
     >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
     >>> vimco(lambda x: torch.full(x.shape, 2.0), dist, 4)
     tensor([2., 2., 2., 2., 2.])
+
+    References:
+        | Variational Inference for Monte Carlo Objectives (Mnih and Rezende, 2016)
+        | https://arxiv.org/abs/1602.06725
     """
     drawn = sample(dist, k, replacement=True, generator=generator)
     terms = log_f(drawn.value)
@@ -45,7 +51,7 @@ def vimco(
 
 
 def _without_own(log_f: Tensor) -> Tensor:
-    """The bounds in which the mean of the others stands in for each term, (*batch, k)."""
+    """Return the bounds in which the mean of the other terms replaces each term, (*batch, k)."""
     k = log_f.shape[-1]
     if k == 1:
         return torch.zeros_like(log_f)

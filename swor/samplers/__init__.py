@@ -1,1 +1,1 @@
-"""Samplers: everything that draws a :class:`swor.Sample`."""
+"""Samplers: functions that draw a :class:`swor.Sample` from a distribution or from a sequence model."""

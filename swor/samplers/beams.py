@@ -1,4 +1,4 @@
-"""The beam loop: one for all searches, stochastic or not, and for all models."""
+"""The loop of a beam search, which all searches and all models share."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class _Beams(NamedTuple):
 
     symbols: Tensor  # (*batch, beams, steps so far)
     log_p: Tensor  # (*batch, beams)
-    score: Tensor  # (*batch, beams), by which beams are kept: perturbed, or log_p itself
-    log_rest: Tensor  # (*batch,), mass of what was pruned
-    kappa: Tensor  # (*batch,), the best score of what was pruned
+    score: Tensor  # (*batch, beams), the rank of a beam: perturbed, or log_p itself
+    log_rest: Tensor  # (*batch,), log of the pruned mass
+    kappa: Tensor  # (*batch,), the best pruned score
 
 
 def search(
@@ -38,7 +38,17 @@ def search(
     generator: torch.Generator | None = None,
     stochastic: bool = True,
 ) -> SampledSequences:
-    """The beam loop: keep the k best prefixes, by perturbed log-probability or by probability."""
+    """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
+
+    Args:
+        model: the model.
+        k: the number of distinct sequences.
+        generator: the source of randomness.
+        stochastic: whether to rank prefixes by perturbed log-probability.
+
+    Returns:
+        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
+    """
     check_k(k)
     state = model.start()
     beams: _Beams | None = None
@@ -49,10 +59,13 @@ def search(
         log_probs = log_probs.to(working_dtype(log_probs.dtype))
         beams, parents = _extend(beams, log_probs, k, model.end, generator, stochastic=stochastic)
         if t + 1 == model.length or all_ended(beams.symbols, model.end):
-            break  # without a last selection, which may be a large copy
+            break  # the last selection is not needed, and may be a large copy
         state = model.select(state, parents, beams.symbols[..., -1])
     if beams is None:
-        raise ValueError(f"the model has length {model.length}; expected at least one symbol.")
+        raise ValueError(
+            f"the model has length {model.length}; expected at least one symbol. Set its length to "
+            "the largest number of symbols of a sequence."
+        )
     if k > beams.log_p.shape[-1]:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
         check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
@@ -76,7 +89,7 @@ def _extend(
     *,
     stochastic: bool,
 ) -> tuple[_Beams, Tensor]:
-    """The best k children of all beams, and the beams that they are children of."""
+    """Return the best k children of all beams, and the indices of their parents."""
     ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
     if stochastic:
         kept = top_k_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, ended)
@@ -98,7 +111,7 @@ def _extend(
 
 
 def _ended(beams: _Beams, end: int | None) -> Tensor:
-    """Beams that ended, or that are impossible: they have only themselves as a child."""
+    """Return which beams have ended or are impossible; their only child is themselves."""
     ended = beams.score == -torch.inf
     if end is not None and beams.symbols.shape[-1]:
         ended = ended | (beams.symbols[..., -1] == end)

@@ -1,4 +1,4 @@
-"""Samplers of a categorical variable whose log-probabilities are all at hand."""
+"""Samplers of a categorical variable whose log-probabilities are all known."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ from swor.types import Sample, Scheme
 
 
 def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
-    r"""The $k$ largest of $\log p_i + \text{Gumbel}_i$: an ordered sample without replacement.
+    r"""Draw k distinct outcomes of a categorical variable by the Gumbel-top-k trick.
 
-    Of many outcomes it draws about $2\sqrt{nk}$ Gumbels instead of $n$, which is equal in law: blocks
-    of outcomes race by their mass, and only those of the best $k$ blocks race among themselves.
+    $$b_1, \dots, b_k = \text{arg top-}k_i \; (\log p_i + \text{Gumbel}_i)$$
 
-    The log-probabilities are read once and not copied: beyond them, a large domain takes a fraction of
-    their memory, and only the k selected entries carry gradient. Going back to logits takes two more
-    tensors of their size: the gradient of ``log_softmax``'s result and that of its input.
+    The result is an ordered sample without replacement. Use it for a single categorical variable, such as a
+    policy over actions.
+
+    For many outcomes, only about $2\sqrt{nk}$ Gumbel variables are drawn instead of $n$: first blocks of
+    outcomes compete by their mass, then the outcomes of the best $k$ blocks compete with each other. The
+    distribution of the sample is the same. The log-probabilities are read once and not copied, and only the
+    k selected entries carry gradient. Backpropagation to the logits allocates two tensors of their size: the
+    gradients of the output and of the input of ``log_softmax``.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -39,12 +43,20 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k) has indices into the last axis.
+        A sample whose ``value`` (*batch, k) contains indices into the last axis.
 
     >>> log_probs = torch.tensor([0.7, 0.2, 0.1]).log()
     >>> s = gumbel_top_k(log_probs, 3, generator=torch.Generator().manual_seed(0))
     >>> sorted(s.value.tolist()), s.log_rest
     ([0, 1, 2], tensor(-inf))
+
+    References:
+        | Gumbel-max trick and weighted reservoir sampling (Vieira, 2014)
+        | https://timvieira.github.io/blog/post/2014/08/01/gumbel-max-trick-and-weighted-reservoir-sampling/
+
+        | Stochastic Beams and Where to Find Them: The Gumbel-Top-k Trick for Sampling Sequences
+        | Without Replacement (Kool et al., 2019c)
+        | https://arxiv.org/abs/1903.06059
     """
     check_log_probs("log_probs", log_probs)
     check_k(k, log_probs.shape[-1])
@@ -54,9 +66,7 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
         check_normalized(found.log_p.exp().sum(-1) + found.log_rest.exp(), log_probs.dtype)
         check_possible(found.log_p)
     log_p = log_probs.gather(-1, found.indices)
-    if not may_inspect(
-        log_p
-    ):  # then k may be larger than the support: what is left over has no mass
+    if not may_inspect(log_p):  # k was not checked, so the last outcomes may be impossible
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return Sample(
         value=found.indices,
@@ -70,7 +80,11 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
 def with_replacement(
     log_probs: Tensor, k: int, *, generator: torch.Generator | None = None
 ) -> Sample:
-    r"""$x_1, \dots, x_k \sim p$, independent.
+    r"""Draw k independent outcomes of a categorical variable.
+
+    $$x_1, \dots, x_k \sim p$$
+
+    Use it for :func:`swor.reinforce`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -78,7 +92,7 @@ def with_replacement(
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k) has indices into the last axis.
+        A sample whose ``value`` (*batch, k) contains indices into the last axis.
 
     >>> with_replacement(torch.tensor([0.0, -torch.inf]), 3).value
     tensor([0, 0, 0])
@@ -92,7 +106,7 @@ def with_replacement(
 
 @torch.no_grad()
 def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-    """Indices that may repeat, (*batch, k)."""
+    """Draw indices that may repeat, (*batch, k)."""
     p = log_probs.to(working_dtype(log_probs.dtype)).exp()
     check_normalized(p.sum(-1), log_probs.dtype)
     rows = p.reshape(-1, p.shape[-1])
@@ -110,26 +124,36 @@ def top_k_and_sample(
     summed: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""The $k - m$ likeliest outcomes, and $m$ samples of $p^{D \setminus C}$ from the others.
+    r"""Take the most probable outcomes, and draw m samples from the others.
 
-    The sample of the deterministic sum-and-sample estimator (Liu et al. 2019). Ties are broken by
-    index. Drawn with replacement where m > 1.
+    $$C = \{k - m \text{ most probable}\}, \qquad x_1, \dots, x_m \sim p^{D \setminus C}$$
+
+    Ties are broken by index. If m > 1, the m samples are drawn with replacement. Use it for
+    :func:`swor.deterministic_sum_and_sample`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
-        k: the number of evaluations in all.
-        m: how many of them are sampled; "auto" chooses, for every element of the batch, the $|C|$
-            that minimises $(1 - \sum_{c \in C} p_c) / (k - |C|)$.
-        summed: sum these distinct outcomes, (*batch, k - m), in place of the likeliest, such as a
-            memory of good ones (Liang et al. 2018).
+        k: the total number of evaluations.
+        m: the number of sampled outcomes. "auto" chooses, for every element of the batch, the $|C|$ that
+            minimises $(1 - \sum_{c \in C} p_c) / (k - |C|)$.
+        summed: distinct outcomes to sum in place of the most probable ones, (*batch, k - m), for instance
+            a memory of good outcomes.
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k) has indices into the last axis, first the summed ones.
+        A sample whose ``value`` (*batch, k) contains indices into the last axis, the summed ones first.
 
     >>> s = top_k_and_sample(torch.tensor([0.1, 0.6, 0.3]).log(), 2)
     >>> s.value[0]
     tensor(1)
+
+    References:
+        | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+        | https://arxiv.org/abs/1810.04777
+
+        | Memory Augmented Policy Optimization for Program Synthesis and Semantic Parsing
+        | (Liang et al., 2018)
+        | https://arxiv.org/abs/1807.02322
     """
     check_log_probs("log_probs", log_probs)
     check_k(k, log_probs.shape[-1])
@@ -158,11 +182,12 @@ def top_k_and_sample(
 
 
 def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Tensor:
-    """The outcomes that are summed, (*batch, k - m); all that could be, if m is "auto"."""
+    """Return the outcomes to sum, (*batch, k - m); if m is "auto", all that might be summed."""
     if isinstance(m, str):
         if m != "auto" or given is not None:
             raise ValueError(
-                f"m is {m!r}; expected 'auto' without summed, or a number of sampled outcomes."
+                f"m is {m!r}; expected an integer, or 'auto' without summed. Pass the number of "
+                "outcomes to sample."
             )
         m = 1
     check_count("m", m, most=k)
@@ -170,12 +195,14 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
         return likeliest(log_probs, k - m)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
     if may_validate(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
-        raise ValueError("summed names an outcome twice; expected distinct outcomes.")
+        raise ValueError(
+            "summed contains an outcome twice; expected distinct outcomes. Remove the duplicates."
+        )
     return given
 
 
 def likeliest(log_probs: Tensor, count: int) -> Tensor:
-    """The outcomes of the largest probability, (*batch, count); ties are broken by index."""
+    """Return the most probable outcomes, (*batch, count); ties are broken by index."""
     return torch.sort(log_probs, dim=-1, descending=True, stable=True).indices[..., :count]
 
 
@@ -186,7 +213,7 @@ def _sum_then_sample(
     log_mass: Tensor,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Keep the chosen outcomes where they are summed; draw the others from what these leave."""
+    """Keep the chosen outcomes that are summed, and draw the others from the remaining outcomes."""
     k, most = summed_first.shape[-1], chosen.shape[-1]
     kept = torch.where(summed_first[..., :most], -torch.inf, log_probs.gather(-1, chosen))
     drawn = independent(log_probs.scatter(-1, chosen, kept) - log_mass, k, generator)

@@ -1,4 +1,4 @@
-"""Distinct outcomes of an engine that gives independent draws with their log-probabilities."""
+"""Distinct outcomes from an engine that returns independent draws with their log-probabilities."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def distinct_from_stream(
     max_draws: int | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[list[Outcome], Sample]:
-    r"""The first $k$ distinct outcomes of independent draws: a sample without replacement.
+    r"""Return the first k distinct outcomes of independent draws, as a sample without replacement.
 
-    The next new outcome of a stream $x_1, x_2, \dots \sim p$ has the law of $p$ restricted to what is
-    new. For engines that only give samples with their log-probabilities; where the choices of the
-    engine can be made for it, :class:`swor.DistinctRuns` wastes no draw on duplicates.
+    The next new outcome of a stream $x_1, x_2, \dots \sim p$ has the distribution $p$ restricted to the
+    outcomes that have not appeared. Use it for engines that only return samples with their
+    log-probabilities. If you can make the random choices of the engine yourself, :class:`swor.DistinctRuns`
+    wastes no draw on duplicates.
 
     Args:
-        stream: pairs of an outcome and its log-probability under the distribution that it was drawn
-            from, after any temperature or truncation; endless, or until k outcomes are distinct.
+        stream: pairs of an outcome and its log-probability under the distribution from which it was
+            drawn, after any temperature or truncation. The stream must last until k outcomes are distinct.
         k: the number of distinct outcomes.
-        max_draws: stop after so many draws, with fewer than k outcomes if need be and a warning. A
-            limit biases every estimate: whether it is reached depends on what was drawn.
+        max_draws: the largest number of draws. If it is reached, there are fewer than k outcomes and a
+            warning. Such a limit biases every estimate, because reaching it depends on what was drawn.
         generator: the source of randomness of ``kappa``, on the CPU.
 
     Returns:
-        The outcomes in the order of their first appearance, and their sample. Its ``value`` (k,) has
-        their positions in the stream; the mass outside is $1 - \sum p$, to the precision of the
+        The outcomes in the order of their first appearance, and their sample. Its ``value`` (k,) contains
+        their positions in the stream. The mass outside is $1 - \sum p$, to the precision of the
         log-probabilities.
 
     >>> import swor
@@ -78,7 +79,7 @@ def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
 
 
 def _check_mass(log_p: list[Tensor], k: int) -> None:
-    """What was drawn has a mass of at most 1, and of less where more is to be drawn."""
+    """Check that the drawn outcomes have a mass of at most 1, and less than 1 if more are needed."""
     mass = math.fsum(math.exp(x.item()) for x in log_p)
     if mass > 1.0 + TOLERANCE[log_p[0].dtype]:
         raise ValueError(

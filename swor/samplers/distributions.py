@@ -24,7 +24,9 @@ LARGEST_DOMAIN = 2**22
 
 
 def factorized(dist: Distribution) -> Factorized:
-    """The product of categoricals behind a distribution; a single variable is a product of one.
+    """Return the product of categorical variables that a distribution describes.
+
+    A distribution of a single variable is a product of one.
 
     Args:
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
@@ -54,23 +56,23 @@ def _table(base: Distribution, given: Distribution) -> tuple[Tensor, Encoding]:
         return torch.stack([F.logsigmoid(-logits), F.logsigmoid(logits)], dim=-1), "binary"
     raise TypeError(
         f"the distribution is {given!r}; expected Categorical, OneHotCategorical, Bernoulli, or "
-        "Independent of these. For others give gumbel_top_k the log-probabilities of all outcomes, "
-        "or stochastic_beam_search a SequenceModel."
+        "Independent of these. For other distributions, pass the log-probabilities of all outcomes "
+        "to gumbel_top_k, or a SequenceModel to stochastic_beam_search."
     )
 
 
 def can_be_listed(dist: Distribution) -> bool:
-    """Whether a distribution is small enough to list all its outcomes."""
+    """Return whether a distribution is small enough to list all its outcomes."""
     variables = factorized(dist)
     return variables.event == () or variables.outcomes <= LARGEST_DOMAIN
 
 
 def support(dist: Distribution) -> Sample:
-    """All outcomes of a distribution, (*batch, |D|, *event), in the order of their indices.
+    """Return all outcomes of a distribution, (*batch, |D|, *event), in the order of their indices.
 
     Args:
-        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these, small enough to
-            be enumerated.
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these, small enough to be
+            enumerated.
     """
     variables = factorized(dist)
     n, c = variables.length, variables.categories
@@ -93,22 +95,28 @@ def sample(
     replacement: bool = False,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""$k$ outcomes of a distribution, by default distinct.
+    """Draw k outcomes of a distribution, which are distinct by default.
 
-    A product of variables (``Independent``) is one variable over all their combinations.
+    A product of variables (``Independent``) is sampled as one variable over all combinations. Use it for
+    distributions of ``torch.distributions``, such as a discrete latent variable.
 
     Args:
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
-        replacement: draw them independently.
+        replacement: if True, the outcomes are drawn independently and may repeat.
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k, *event) has the encoding that ``dist`` itself would give.
+        A sample whose ``value`` (*batch, k, *event) has the encoding that ``dist`` itself uses.
 
     >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
     >>> sample(dist, 2).value.shape
     torch.Size([5, 2, 3])
+
+    References:
+        | Stochastic Beams and Where to Find Them: The Gumbel-Top-k Trick for Sampling Sequences
+        | Without Replacement (Kool et al., 2019c)
+        | https://arxiv.org/abs/1903.06059
     """
     variables = factorized(dist)
     if variables.event == ():

@@ -1,4 +1,4 @@
-"""An independent product of categoricals: one variable over all combinations of its variables."""
+"""A product of independent categorical variables, sampled as one variable over all combinations."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from swor.samplers.tree_race import top_k_outcomes
 
 Encoding = Literal["index", "one_hot", "binary"]
 
-JOINT_TABLE = 1024  # outcomes up to which the product is sampled as one categorical
-FUSED = 32  # categories up to which variables are searched together
-DRAWS = 4  # draws to continue a stream with, per sample wanted, before a search
+JOINT_TABLE = 1024  # largest number of outcomes of a product that is sampled as one categorical
+FUSED = 32  # largest number of categories of variables that are merged for a search
+DRAWS = 4  # additional draws of a stream per sample, before a search
 
 
 @dataclass(frozen=True, eq=False)
 class Factorized:
-    r"""$p(x) = \prod_i p_i(x_i)$: n independent variables of c categories each.
+    r"""A product of n independent categorical variables of c categories each.
 
-    One variable over $c^n$ outcomes, to be sampled by :func:`swor.stochastic_beam_search`,
-    :func:`swor.beam_search` and :func:`swor.ancestral_sample`, which return indices of categories.
-    :func:`swor.sample` and the estimators use it for distributions of ``torch.distributions``; the
-    attributes other than ``log_probs`` describe how such a distribution writes its outcomes.
+    $$p(x) = \prod_i p_i(x_i)$$
+
+    It is one variable over $c^n$ outcomes. Sample it with :func:`swor.stochastic_beam_search`,
+    :func:`swor.beam_search` or :func:`swor.ancestral_sample`, which return indices of categories.
+    :func:`swor.sample` and the estimators use it for distributions of ``torch.distributions``; all attributes
+    except ``log_probs`` describe the encoding of such a distribution.
 
     Attributes:
         log_probs: normalised log-probabilities, (*batch, n, c); −inf masks a category.
-        event: the shape of the n variables in an outcome; () for a single variable. None is (n,).
-        encoding: how a category is written: its index, a one-hot vector, or 0 and 1.
-        value_dtype: the dtype of one-hot and binary outcomes; None is that of ``log_probs``.
+        event: the shape of the n variables in an outcome, () for a single variable; None means (n,).
+        encoding: the form of a category: its index, a one-hot vector, or 0 and 1.
+        value_dtype: the dtype of one-hot and binary outcomes; None means that of ``log_probs``.
 
     >>> coins = Factorized(torch.full((3, 2), 0.5).log())
     >>> coins.outcomes, coins.log_prob(torch.tensor([[0, 1, 1]])).exp()
@@ -74,32 +76,32 @@ class Factorized:
 
     @property
     def outcomes(self) -> int:
-        """The number of combinations."""
+        """The number of outcomes, that is, of combinations of categories."""
         return int(self.categories**self.length)
 
     @property
     def end(self) -> None:
-        """All sequences have the same length."""
+        """None: all sequences have the same length."""
         return None
 
     def start(self) -> int:
-        """The variable that comes next."""
+        """Return the index of the first variable."""
         return 0
 
     def step(self, state: int) -> tuple[Tensor, int]:
-        """The same log-probabilities for every beam."""
+        """Return the log-probabilities of the next variable, which are the same for every beam."""
         return self.log_probs[..., state, :].unsqueeze(-2), state
 
     def select(self, state: int, parents: Tensor, symbols: Tensor) -> int:
-        """Move on to the next variable."""
+        """Return the index of the next variable."""
         return state + 1
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The sum of the log-probabilities of the variables, (*batch, k)."""
+        """Return the sum of the log-probabilities of the variables, (*batch, k)."""
         return self.log_probs.gather(-1, value.mT).sum(-2)
 
     def in_working_precision(self) -> Factorized:
-        """The same variables, where half precision is computed in float32 and normalised again."""
+        """Return the same variables; half precision is converted to float32 and normalised again."""
         dtype = working_dtype(self.log_probs.dtype)
         if dtype == self.log_probs.dtype:
             return self
@@ -107,7 +109,7 @@ class Factorized:
         return replace(self, log_probs=log_probs, value_dtype=self.log_probs.dtype)
 
     def encode(self, index: Tensor) -> Tensor:
-        """From indices (*batch, k, n) to outcomes as the distribution writes them."""
+        """Convert indices (*batch, k, n) to outcomes in the encoding of the distribution."""
         index = index.unflatten(-1, self.event) if self.event else index
         index = index.squeeze(-1) if self.event == () else index
         dtype = self.value_dtype or self.log_probs.dtype
@@ -116,26 +118,26 @@ class Factorized:
         return index.to(dtype) if self.encoding == "binary" else index
 
     def encode_relaxed(self, y: Tensor) -> Tensor:
-        """From points of the simplex, (*batch, k, n, c), to relaxed outcomes."""
+        """Convert points of the simplex, (*batch, k, n, c), to relaxed outcomes."""
         y = y.unflatten(-2, self.event) if self.event else y
         y = y.squeeze(-2) if self.event == () else y
         y = y[..., 1] if self.encoding == "binary" else y
         return y.to(self.value_dtype or self.log_probs.dtype)
 
     def one_hot(self, index: Tensor) -> Tensor:
-        """From indices (*batch, k, n) to (*batch, k, n, c)."""
+        """Convert indices (*batch, k, n) to one-hot vectors, (*batch, k, n, c)."""
         return F.one_hot(index, self.categories).to(self.log_probs.dtype)
 
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
-        """Outcomes that may repeat, as indices, (*batch, k, n)."""
+        """Draw outcomes that may repeat, as indices, (*batch, k, n)."""
         return independent(self.log_probs.detach(), k, generator).mT
 
     def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
-        """Distinct outcomes, as indices, by the fastest of three ways that are equal in law.
+        """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
-        A single variable or a small product is one categorical. A large product is sampled from a
-        stream of independent draws where values may be inspected, and otherwise by a search that
-        fixes several variables in each step.
+        A single variable or a small product is sampled as one categorical variable. A large product is
+        sampled from a stream of independent draws if tensor values may be inspected, and otherwise by a
+        search that fixes several variables in each step.
         """
         check_k(k, self.outcomes)
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
@@ -172,7 +174,7 @@ class Factorized:
         return SampledSequences(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
 
     def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-        """Draw on where a stream has too few distinct values; search where it still has."""
+        """Extend streams that have too few distinct values, and search where they still have too few."""
         stream = torch.cat([stream, self.independent(DRAWS * k, generator)], dim=-2)
         value, short = first_distinct(stream, self.categories, k)
         if len(short):
@@ -183,7 +185,7 @@ class Factorized:
 
 
 def fuse(log_probs: Tensor, size: int) -> Tensor:
-    """Every ``size`` variables as one: from (*batch, n, c) to (*batch, groups, c**size)."""
+    """Merge every ``size`` variables into one: from (*batch, n, c) to (*batch, groups, c**size)."""
     n, c = log_probs.shape[-2:]
     certain = torch.full_like(log_probs[..., :1, :], -torch.inf)
     certain[..., 0] = 0.0
@@ -197,7 +199,7 @@ def fuse(log_probs: Tensor, size: int) -> Tensor:
 
 
 def unfuse(symbols: Tensor, categories: int, size: int) -> Tensor:
-    """The variables of fused symbols: from (*batch, k, groups) to (*batch, k, groups * size)."""
+    """Split merged symbols into variables: from (*batch, k, groups) to (*batch, k, groups * size)."""
     powers = torch.tensor([categories**i for i in reversed(range(size))], device=symbols.device)
     digits = torch.floor_divide(symbols.unsqueeze(-1), powers).remainder(categories)
     return digits.flatten(-2)

@@ -1,4 +1,4 @@
-"""Distinct sequences of a model, as many as turn out to be needed."""
+"""Distinct sequences of a model, drawn some at a time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from swor.types import Sample, Scheme
 
 
 class DistinctSequences(Generic[State]):
-    r"""Sequences of a model without replacement, drawn some at a time.
+    r"""Distinct sequences of a model, of which more can be drawn at any time.
 
-    As :func:`swor.stochastic_beam_search`, whose k must be known in advance; here more sequences can be
-    drawn later. Every call of :meth:`draw` is one stochastic beam search over the sequences that were
-    not drawn before, for all elements of the batch together, so that all sequences are a sample
-    without replacement at any time. To draw all k at once is as fast as a stochastic beam search; to
-    draw them one by one takes k passes through the model.
+    $$x_{k+1} \sim p(x) / \Bigl(1 - \sum_{i \le k} p(x_i)\Bigr), \qquad x \ne x_1, \dots, x_k$$
 
-    The model must not change between draws. Make a new object after a step of an optimiser.
+    Every call of :meth:`draw` is one stochastic beam search over the sequences that were not drawn before,
+    for all elements of the batch together. So at any time the sequences are a sample without replacement.
+    Use it if the number of sequences is not known in advance; otherwise use
+    :func:`swor.stochastic_beam_search`. Drawing all k sequences at once is as fast as a stochastic beam
+    search, and drawing them one by one takes k passes through the model.
+
+    The model must not change between draws. Make a new object after each step of an optimiser.
 
     Args:
         model: a :class:`swor.SequenceModel`, or a :class:`swor.Factorized`.
@@ -35,8 +37,12 @@ class DistinctSequences(Generic[State]):
     >>> sequences = DistinctSequences(coins, generator=torch.Generator().manual_seed(0))
     >>> while sequences.log_rest.exp() > 0.3:
     ...     sequences.draw(2)
-    >>> sequences.sample().value.shape  # six of eight have three quarters of the mass
+    >>> sequences.sample().value.shape  # six of eight sequences have three quarters of the mass
     torch.Size([6, 3])
+
+    References:
+        | Incremental Sampling Without Replacement for Sequence Models (Shi et al., 2020)
+        | https://arxiv.org/abs/2002.09067
     """
 
     def __init__(
@@ -49,12 +55,12 @@ class DistinctSequences(Generic[State]):
 
     @property
     def k(self) -> int:
-        """The number of sequences."""
+        """The number of sequences so far."""
         return 0 if self._drawn is None else self._drawn.symbols.shape[-2]
 
     @property
     def log_rest(self) -> Tensor:
-        """Log of the probability mass of the sequences that were not drawn, (*batch,)."""
+        """The log of the probability mass of the sequences that were not drawn, (*batch,)."""
         return torch.zeros(()) if self._drawn is None else self._drawn.log_rest[..., 0, 0]
 
     @torch.no_grad()
@@ -62,7 +68,7 @@ class DistinctSequences(Generic[State]):
         """Draw n more sequences for every element of the batch.
 
         Args:
-            n: the number of sequences; an error if an element of the batch has fewer left.
+            n: the number of sequences. It is an error if an element of the batch has fewer left.
         """
         check_count("n", n)
         self._check_enough(n, self.log_rest.unsqueeze(-1))
@@ -76,11 +82,11 @@ class DistinctSequences(Generic[State]):
         self._add(remaining.found(found.value), found.log_p + self.log_rest.unsqueeze(-1))
 
     def sample(self) -> Sample:
-        """All sequences so far, in the order drawn.
+        """Return all sequences so far, in the order in which they were drawn.
 
         Returns:
-            A sample whose ``value`` (*batch, k, length) has the symbols. Unless gradients are
-            disabled, ``log_p`` carries the gradient of the model, by one more pass through it.
+            A sample whose ``value`` (*batch, k, length) contains the symbols. Unless gradients are disabled,
+            ``log_p`` carries the gradient of the model, which takes one more pass through it.
         """
         if self._drawn is None:
             raise ValueError("there is no sequence yet; expected at least one. Call draw first.")
@@ -105,7 +111,7 @@ class DistinctSequences(Generic[State]):
         self._drawn, self._log_p, self._kappa = new, log_p, None
 
     def _check_enough(self, n: int, log_p: Tensor) -> None:
-        """On every device, since what is drawn later depends on it."""
+        """Check on every device that n sequences are left, because later draws depend on it."""
         if bool((log_p == -torch.inf).any()):
             left = int((log_p > -torch.inf).sum(-1).min())
             raise ValueError(

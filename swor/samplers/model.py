@@ -1,4 +1,4 @@
-"""Models of sequences, as samplers see them."""
+"""The protocol of a sequence model, and the operations on sequences that samplers share."""
 
 from __future__ import annotations
 
@@ -14,17 +14,32 @@ State = TypeVar("State")
 
 
 class SequenceModel(Protocol[State]):
-    """A distribution over sequences, as a search sees it.
+    """The protocol of a distribution over sequences, which a search extends symbol by symbol.
 
-    A state holds what the model knows of a number of beams per element of the batch: one at the
-    start. A model may also have a method ``log_prob(value)``, from sequences (*batch, k, length) to
-    log-probabilities (*batch, k) with gradient in one pass; without it they are found by stepping
-    through the sequences again.
+    A state holds what the model has computed for a number of beams per element of the batch; at the start
+    there is one beam. A model may also have a method ``log_prob(value)`` that maps sequences
+    (*batch, k, length) to log-probabilities (*batch, k), with gradient, in one pass. Without it, they are
+    computed by stepping through the sequences again.
 
     Attributes:
         length: the largest number of symbols.
-        end: the symbol that ends a sequence, and fills it up to ``length``; None if all sequences
-            have this length.
+        end: the symbol that ends a sequence and pads it to ``length``; None if all sequences have this
+            length.
+
+    >>> class Coins:
+    ...     length, end = 3, None
+    ...
+    ...     def start(self) -> int:
+    ...         return 1  # the number of beams
+    ...
+    ...     def step(self, state: int) -> tuple[Tensor, int]:
+    ...         return torch.full((state, 2), 0.5).log(), state
+    ...
+    ...     def select(self, state: int, parents: Tensor, symbols: Tensor) -> int:
+    ...         return parents.shape[-1]
+    >>> import swor
+    >>> swor.stochastic_beam_search(Coins(), 8).value.sum(0)  # all eight sequences
+    tensor([4, 4, 4])
     """
 
     @property
@@ -38,20 +53,20 @@ class SequenceModel(Protocol[State]):
         ...
 
     def start(self) -> State:
-        """The state of one empty sequence per element of the batch."""
+        """Return the state of one empty sequence per element of the batch."""
         ...
 
     def step(self, state: State) -> tuple[Tensor, State]:
-        """Normalised log-probabilities of the next symbol, (*batch, beams, symbols), −inf masks."""
+        """Return normalised log-probabilities of the next symbol, (*batch, beams, symbols); −inf masks."""
         ...
 
     def select(self, state: State, parents: Tensor, symbols: Tensor) -> State:
-        """The state of the beams ``parents`` (*batch, beams), each extended by its symbol."""
+        """Return the state of the beams ``parents`` (*batch, beams), each extended by its symbol."""
         ...
 
 
 class SampledSequences(NamedTuple):
-    """Distinct sequences in the order sampled, without gradient."""
+    """Distinct sequences in the order in which they were sampled, without gradient."""
 
     value: Tensor  # (*batch, k, length)
     log_p: Tensor  # (*batch, k)
@@ -64,29 +79,29 @@ class ScoresWholeSequences(Protocol):
     """A model that computes the log-probabilities of whole sequences in one pass."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """From (*batch, k, length) to (*batch, k), with gradient."""
+        """Map sequences (*batch, k, length) to log-probabilities (*batch, k), with gradient."""
         ...
 
 
 @runtime_checkable
 class DrawsWholeSequences(ScoresWholeSequences, Protocol):
-    """A model that draws whole sequences at once, independent or distinct."""
+    """A model that draws whole sequences in one call, independent or distinct."""
 
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
-        """From k to (*batch, k, length)."""
+        """Draw k independent sequences, (*batch, k, length)."""
         ...
 
     def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
-        """As a stochastic beam search would."""
+        """Draw k distinct sequences with the distribution of a stochastic beam search."""
         ...
 
 
 def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
-    """Log-probabilities of sequences, with gradient: the model's own, or by stepping again.
+    """Return the log-probabilities of sequences, with gradient, in one pass or by stepping through them.
 
     Args:
         model: the model.
-        value: (*batch, k, length), filled up with the end symbol.
+        value: sequences, (*batch, k, length), padded with the end symbol.
 
     Returns:
         (*batch, k)
@@ -109,23 +124,23 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
 
 
 def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:
-    """Let sequences that have ended repeat the end symbol."""
+    """Make sequences that have ended repeat the end symbol."""
     return log_probs if end is None else force_symbol(log_probs, last == end, end)
 
 
 def force_symbol(log_probs: Tensor, rows: Tensor, symbol: int) -> Tensor:
-    """Give a symbol the probability 1 in some rows, and leave the other rows as they are."""
+    """Give a symbol the probability 1 in some rows, and leave the other rows unchanged."""
     only = torch.arange(log_probs.shape[-1], device=log_probs.device) == symbol
     certain = torch.where(only, 0.0, -torch.inf).to(log_probs.dtype)
     return torch.where(rows.unsqueeze(-1), certain, log_probs)
 
 
 def fill(symbols: Tensor, model: SequenceModel[State]) -> Tensor:
-    """Fill sequences up to the length of the model."""
+    """Pad sequences to the length of the model."""
     missing = model.length - symbols.shape[-1]
     return F.pad(symbols, (0, missing), value=model.end or 0)
 
 
 def all_ended(symbols: Tensor, end: int | None) -> bool:
-    """Whether every sequence has ended, where that may be looked at."""
+    """Return whether every sequence has ended; False if tensor values may not be inspected."""
     return end is not None and may_inspect(symbols) and bool((symbols[..., -1] == end).all())

@@ -1,4 +1,4 @@
-"""The sampling schemes: how each draws a sample of a distribution."""
+"""The table of sampling schemes: how each of them draws a sample from a distribution."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class CategoricalSampler(Protocol):
     def __call__(
         self, log_probs: Tensor, k: int, /, *, generator: torch.Generator | None
     ) -> Sample:
-        """From log-probabilities (*batch, n) to a sample of indices, (*batch, k)."""
+        """Draw a sample of indices, (*batch, k), from log-probabilities (*batch, n)."""
         ...
 
 
 class DistributionSampler(NamedTuple):
-    """How a scheme draws a sample of a distribution.
+    """How a scheme draws a sample from a distribution.
 
     Attributes:
         draw: from a distribution, k and a generator to a sample.
-        distinct: whether the outcomes are distinct, so that k is at most their number.
-        lists_domain: whether all outcomes are listed, which a large product does not allow.
+        distinct: whether k must not exceed the number of outcomes.
+        lists_domain: whether the sampler lists all outcomes, which is impossible for a large product.
     """
 
     draw: Callable[[Distribution, int, torch.Generator | None], Sample]
@@ -42,7 +42,16 @@ class DistributionSampler(NamedTuple):
 
 
 def draw(scheme: Scheme, dist: Distribution, k: int, generator: torch.Generator | None) -> Sample:
-    """A sample of a distribution by a scheme.
+    """Draw a sample from a distribution by a scheme.
+
+    Args:
+        scheme: how to draw it.
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples.
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k, *event) has the encoding that ``dist`` itself uses.
 
     >>> dist = torch.distributions.Categorical(logits=torch.zeros(5, 3))
     >>> draw(Scheme.STRATIFIED, dist, 3, None).value[0]
@@ -83,4 +92,4 @@ SAMPLERS = {
         partial(sample_domain, systematic_sample), lists_domain=True
     ),
 }
-"""Every scheme that draws from a distribution; a beam search only searches sequence models."""
+"""Every scheme that can sample a distribution. A beam search needs a sequence model and is not among them."""

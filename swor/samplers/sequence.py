@@ -24,11 +24,14 @@ from swor.types import Sample, Scheme
 def stochastic_beam_search(
     model: SequenceModel[State], k: int, *, generator: torch.Generator | None = None
 ) -> Sample:
-    r"""The $k$ sequences of the largest perturbed log-probability: a sample without replacement.
+    r"""Draw k distinct sequences by a beam search over perturbed log-probabilities.
 
-    A beam search in which the score of a prefix is the largest perturbed log-probability of its
-    completions, so the search prunes nothing that belongs to the sample (Kool et al. 2019).
-    The mass that it prunes adds up to ``log_rest``; the best score that it prunes is ``kappa``.
+    $$b_1, \dots, b_k = \text{arg top-}k_x \; (\log p(x) + \text{Gumbel}_x)$$
+
+    The result is an ordered sample without replacement. The score of a prefix is the largest perturbed
+    log-probability of its completions, so the search never prunes a prefix of a sequence in the sample. The
+    pruned mass adds up to ``log_rest``, and the best pruned score is ``kappa``. Use it for any sequence
+    model; it keeps k beams, as a beam search does.
 
     Args:
         model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
@@ -36,12 +39,17 @@ def stochastic_beam_search(
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k, length) has the symbols.
+        A sample whose ``value`` (*batch, k, length) contains the symbols.
 
     >>> from swor import Factorized
     >>> coins = Factorized(torch.full((3, 2), 0.5).log())
-    >>> stochastic_beam_search(coins, 8).value.sum(0)  # all of them
+    >>> stochastic_beam_search(coins, 8).value.sum(0)  # all eight sequences
     tensor([4, 4, 4])
+
+    References:
+        | Stochastic Beams and Where to Find Them: The Gumbel-Top-k Trick for Sampling Sequences
+        | Without Replacement (Kool et al., 2019c)
+        | https://arxiv.org/abs/1903.06059
     """
     with torch.no_grad():
         if isinstance(model, DrawsWholeSequences):
@@ -52,14 +60,22 @@ def stochastic_beam_search(
 
 
 def beam_search(model: SequenceModel[State], k: int) -> Sample:
-    """Keep the k likeliest prefixes at every step: not random, and no sample in the proper sense.
+    """Find k probable sequences by a deterministic beam search.
+
+    The k most probable prefixes are kept at every step. The result is not random, so no estimator is unbiased
+    for it; use it with :func:`swor.risk`, or to decode.
 
     Args:
         model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
         k: the number of distinct sequences; 1 is greedy decoding.
 
     Returns:
-        A sample for :func:`swor.risk`, likeliest first.
+        A sample whose ``value`` (*batch, k, length) contains the symbols, the most probable sequence first.
+
+    >>> from swor import Factorized
+    >>> beam_search(Factorized(torch.tensor([[0.9, 0.1], [0.4, 0.6]]).log()), 2).value
+    tensor([[0, 1],
+            [0, 0]])
     """
     with torch.no_grad():
         found = search(model, k, stochastic=False)
@@ -67,7 +83,7 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
 
 
 def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Scheme) -> Sample:
-    check_possible(found.log_p, "sequences")  # before the model is asked about impossible ones
+    check_possible(found.log_p, "sequences")  # before the model scores impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
     check_normalized(total, log_p.dtype, steps=model.length)
@@ -83,7 +99,11 @@ def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Sch
 def ancestral_sample(
     model: SequenceModel[State], k: int, *, generator: torch.Generator | None = None
 ) -> Sample:
-    r"""$k$ independent sequences, each drawn symbol by symbol from $p(x_t \mid x_{<t})$.
+    r"""Draw k independent sequences from a sequence model.
+
+    $$x_t \sim p(x_t \mid x_{<t})$$
+
+    Use it for :func:`swor.reinforce`.
 
     Args:
         model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
@@ -91,14 +111,18 @@ def ancestral_sample(
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k, length) has the symbols.
+        A sample whose ``value`` (*batch, k, length) contains the symbols.
+
+    >>> from swor import Factorized
+    >>> ancestral_sample(Factorized(torch.full((3, 2), 0.5).log()), 4).value.shape
+    torch.Size([4, 3])
     """
     check_k(k)
     value, log_p = _ancestral(model, k, generator)
     if may_validate(log_p) and not bool(log_p.isfinite().all()):
         raise ValueError(
             "a sampled sequence has the log-probability NaN or -inf; expected normalised "
-            "log-probabilities from every step. Look for a step that masks every symbol."
+            "log-probabilities from every step. Check whether a step masks every symbol."
         )
     if torch.is_grad_enabled():
         log_p = log_prob(model, value)
@@ -109,7 +133,7 @@ def ancestral_sample(
 def _ancestral(
     model: SequenceModel[State], k: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """The sequences, (*batch, k, length), and their log-probabilities."""
+    """Return the sequences, (*batch, k, length), and their log-probabilities, (*batch, k)."""
     if isinstance(model, DrawsWholeSequences):
         value = model.independent(k, generator)
         return value, model.log_prob(value)

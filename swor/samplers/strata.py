@@ -1,4 +1,4 @@
-"""Stratified and systematic samples: as with replacement, but spread evenly over the probability."""
+"""Stratified and systematic samples, which are spread evenly over the probability."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from swor.types import Sample, Scheme
 def stratified_sample(
     log_probs: Tensor, k: int, *, generator: torch.Generator | None = None
 ) -> Sample:
-    r"""$x_i = F^{-1}\bigl((i + u_i) / k\bigr)$, $i = 0, \dots, k - 1$, with independent $u_i \sim U(0, 1)$.
+    r"""Draw one outcome from each of k strata of equal probability.
 
-    One sample from every k-th part of the probability, in the order of the outcomes. For
-    :func:`swor.stratified`.
+    $$x_i = F^{-1}\bigl((i + u_i) / k\bigr), \qquad u_i \sim U(0, 1) \text{ independent}, \quad
+    i = 0, \dots, k - 1$$
+
+    $F$ is the cumulative probability in the order of the outcomes. Use it for :func:`swor.stratified`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -24,10 +26,17 @@ def stratified_sample(
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k) has indices into the last axis.
+        A sample whose ``value`` (*batch, k) contains indices into the last axis.
 
     >>> stratified_sample(torch.tensor([0.5, 0.25, 0.25]).log(), 4).value
     tensor([0, 0, 1, 2])
+
+    References:
+        | Sampling Techniques (Cochran, 1977), chapter 5
+        | https://www.wiley-vch.de/en/areas-interest/mathematics-statistics/sampling-techniques-978-0-471-16240-7
+
+        | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
+        | https://arxiv.org/abs/cs/0507025
     """
     return _inverse(log_probs, k, k, Scheme.STRATIFIED, generator)
 
@@ -35,9 +44,12 @@ def stratified_sample(
 def systematic_sample(
     log_probs: Tensor, k: int, *, generator: torch.Generator | None = None
 ) -> Sample:
-    r"""$x_i = F^{-1}\bigl((i + u) / k\bigr)$, $i = 0, \dots, k - 1$, with a single $u \sim U(0, 1)$.
+    r"""Draw one outcome from each of k strata of equal probability, at the same position in all of them.
 
-    An outcome of probability p is sampled ⌊kp⌋ or ⌈kp⌉ times. For :func:`swor.systematic`.
+    $$x_i = F^{-1}\bigl((i + u) / k\bigr), \qquad u \sim U(0, 1), \quad i = 0, \dots, k - 1$$
+
+    $F$ is the cumulative probability in the order of the outcomes. An outcome of probability p is sampled
+    ⌊kp⌋ or ⌈kp⌉ times. Use it for :func:`swor.systematic`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -45,10 +57,17 @@ def systematic_sample(
         generator: the source of randomness.
 
     Returns:
-        A sample whose ``value`` (*batch, k) has indices into the last axis.
+        A sample whose ``value`` (*batch, k) contains indices into the last axis.
 
     >>> systematic_sample(torch.tensor([0.5, 0.25, 0.25]).log(), 4).value
     tensor([0, 0, 1, 2])
+
+    References:
+        | Sampling Techniques (Cochran, 1977), chapter 8
+        | https://www.wiley-vch.de/en/areas-interest/mathematics-statistics/sampling-techniques-978-0-471-16240-7
+
+        | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
+        | https://arxiv.org/abs/cs/0507025
     """
     return _inverse(log_probs, k, 1, Scheme.SYSTEMATIC, generator)
 
@@ -68,7 +87,7 @@ def _inverse(
 
 
 def invert(p: Tensor, position: Tensor) -> Tensor:
-    """The outcomes (*batch, k) at positions in [0, 1) of the cumulative probabilities."""
+    """Return the outcomes (*batch, k) at positions in [0, 1) of the cumulative probabilities."""
     cumulative = p.cumsum(-1)
     cumulative = cumulative / cumulative[..., -1:]
     # k - 1 + u may round to k, which lies beyond the last outcome.

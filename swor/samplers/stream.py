@@ -1,9 +1,9 @@
 r"""A sample without replacement from a stream of independent draws, for products of categoricals.
 
-The distinct values of an independent stream $x_1, x_2, \dots \sim p$, in the order in which they
-first appear, are an ordered sample without replacement: the next new value has the law of $p$
-restricted to what is new. Where the entropy is high the first few draws are enough, and all
-variables of a product are drawn at once.
+The distinct values of an independent stream $x_1, x_2, \dots \sim p$, in the order of their first
+appearance, are an ordered sample without replacement, because the next new value has the distribution
+$p$ restricted to the values that have not appeared. If the entropy is high, the first few draws are
+enough, and all variables of a product are drawn at once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from swor.samplers.race import gumbel_like
 
 
 def first_distinct(stream: Tensor, categories: int, k: int) -> tuple[Tensor, Tensor]:
-    """The first k distinct values of each stream, and which streams have fewer.
+    """Return the first k distinct values of each stream, and the streams that have fewer.
 
     Args:
         stream: (batch, draws, n), n variables of ``categories`` categories.
         categories: the number of categories.
-        k: how many values to keep.
+        k: the number of values to keep.
 
     Returns:
-        Values (batch, k, n), in the order of their first appearance, and the streams that are too
-        short, (short,), whose values are filled up with duplicates.
+        The values (batch, k, n), in the order of their first appearance, and the indices of the streams
+        that are too short, (short,), whose values are padded with duplicates.
     """
     draws = stream.shape[-2]
     same = _same(stream, categories)
@@ -37,7 +37,7 @@ def first_distinct(stream: Tensor, categories: int, k: int) -> tuple[Tensor, Ten
 
 
 def _same(stream: Tensor, categories: int) -> Tensor:
-    """Which draws are equal, (batch, draws, draws): by whole numbers that name the values."""
+    """Return which draws are equal, (batch, draws, draws), by comparing integer codes of the values."""
     digits = 1
     while categories ** (digits + 1) < 2**62:
         digits += 1
@@ -48,10 +48,10 @@ def _same(stream: Tensor, categories: int) -> Tensor:
 
 
 def log_mass_outside_product(log_probs: Tensor, value: Tensor, log_p: Tensor) -> Tensor:
-    r"""$\log(1 - \sum_{x \in S} p(x))$ of distinct values of a product of categoricals.
+    r"""Return $\log(1 - \sum_{x \in S} p(x))$ of distinct values of a product of categoricals.
 
-    Where the sample has most of the mass, the difference is found as a sum, of the branches of the
-    tree of prefixes that the sample leaves.
+    If the sample covers most of the mass, the difference would cancel. It is then computed as a sum over the
+    branches of the tree of prefixes that contain no sample.
 
     Args:
         log_probs: (batch, n, c).
@@ -67,7 +67,7 @@ def log_mass_outside_product(log_probs: Tensor, value: Tensor, log_p: Tensor) ->
 
 
 def _log_mass_of_branches(log_probs: Tensor, value: Tensor) -> Tensor:
-    """For every prefix of the sample, the mass of the next symbols that no sample takes."""
+    """Sum, over the prefixes of the sample, the mass of the next symbols that no sample takes."""
     k = value.shape[-2]
     equal = value.unsqueeze(-2) == value.unsqueeze(-3)  # (batch, k, k, n)
     together = torch.cat([torch.ones_like(equal[..., :1]), equal[..., :-1]], dim=-1).cumprod(-1)
@@ -85,10 +85,10 @@ def _log_mass_of_branches(log_probs: Tensor, value: Tensor) -> Tensor:
 
 
 def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None) -> Tensor:
-    r"""$\kappa$ given the order: $-\log \sum_{i \le k+1} E_i / t_i$, $E_i \sim \text{Exp}(1)$.
+    r"""Draw $\kappa$ given the order: $-\log \sum_{i \le k+1} E_i / t_i$, $E_i \sim \text{Exp}(1)$.
 
-    The time between two finishers of the race is exponential with the rate of the mass that is
-    still running.
+    In an exponential race, the time between two arrivals is exponential, and its rate is the mass $t_i$ that
+    has not arrived yet.
 
     Args:
         log_p: in the order sampled, (*batch, k).

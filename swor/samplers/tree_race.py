@@ -1,10 +1,10 @@
-r"""The race of many outcomes in blocks, for categorical variables and for the beams of a search.
+r"""The exponential race in blocks, for categorical variables and for the beams of a search.
 
-The outcomes of a categorical variable are the children of a root; a search over sequences extends
-its beams by their children. A block of children is a node between parent and child: it races by its
-mass, given the time of its parent, and only the children of the best $k$ blocks race, given the
-times of these. This is equal in law to a race of all children, and of $n$ children of each of $m$
-nodes only about $2 \sqrt{m n k}$ numbers race.
+The outcomes of a categorical variable are the children of a root, and a search over sequences extends
+its beams by their children. A block of children is a node between parent and child. The blocks race by
+their mass, given the time of their parent; then the children of the best $k$ blocks race, given the
+times of their blocks. The result has the same distribution as a race of all children. For $m$ nodes of
+$n$ children each, only about $2 \sqrt{m n k}$ numbers are perturbed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 from swor.samplers.model import force_symbol
 from swor.samplers.race import gumbel_like, perturb_children
 
-SMALL = 256  # children up to which each races for itself
-CHUNK = 2**22  # numbers up to which masses are summed at once; temporaries are no larger
+SMALL = 256  # largest number of children that race without blocks
+CHUNK = 2**22  # largest number of elements of a temporary tensor when masses are summed
 
 
 class Nodes(NamedTuple):
@@ -30,16 +30,16 @@ class Nodes(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Nodes that have only one child: sequences that have ended repeat their last symbol."""
+    """Nodes that have only one child, because sequences that have ended repeat their last symbol."""
 
     nodes: Tensor  # (*batch, nodes), true where ended
     symbol: int
 
 
 class TopK(NamedTuple):
-    """The k largest perturbed log-probabilities, and what is known of all others."""
+    """The k largest perturbed log-probabilities, and the mass and the maximum of all others."""
 
-    indices: Tensor  # (*batch, k), of outcomes; of the children of all nodes, node after node
+    indices: Tensor  # (*batch, k), of outcomes, or of the concatenated children of all nodes
     log_p: Tensor  # (*batch, k)
     g: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,), log of the mass of the others
@@ -47,12 +47,12 @@ class TopK(NamedTuple):
 
 
 def top_k_outcomes(log_probs: Tensor, k: int, generator: torch.Generator | None) -> TopK:
-    """The k outcomes of a categorical variable with the largest perturbed log-probabilities.
+    """Return the k outcomes of a categorical variable with the largest perturbed log-probabilities.
 
     Args:
-        log_probs: (*batch, n); −inf for impossible outcomes. The probabilities need not sum to 1:
-            what is returned is then relative to their sum.
-        k: how many outcomes; fewer are returned if there are no more.
+        log_probs: (*batch, n); −inf if impossible. The probabilities need not sum to 1; the results are
+            then relative to their sum.
+        k: the number of outcomes. If there are fewer, all of them are returned.
         generator: the source of randomness.
     """
     return top_k_children(log_probs.unsqueeze(-2), None, k, generator)
@@ -65,13 +65,13 @@ def top_k_children(
     generator: torch.Generator | None,
     ended: Ended | None = None,
 ) -> TopK:
-    """The k children of all nodes with the largest perturbed log-probabilities.
+    """Return the k children of all nodes with the largest perturbed log-probabilities.
 
     Args:
-        log_probs: of the children given their node, (*batch, nodes, n), or (*batch, 1, n) if they
-            are the same for all nodes; −inf for impossible ones.
-        nodes: None for a root, whose children race without a condition.
-        k: how many children; fewer are returned if there are no more.
+        log_probs: of the children given their node, (*batch, nodes, n), or (*batch, 1, n) if they are the
+            same for all nodes; −inf if impossible.
+        nodes: the nodes; None for a root, whose children race without a condition.
+        k: the number of children. If there are fewer, all of them are returned.
         generator: the source of randomness.
         ended: nodes that have only one child.
     """
@@ -89,7 +89,7 @@ def top_k_children(
 
 
 def top_k_of(log_p: Tensor, g: Tensor, k: int) -> TopK:
-    """The k largest g of (*batch, nodes, n)."""
+    """Return the k largest g of (*batch, nodes, n)."""
     log_p, g = log_p.flatten(-2), g.flatten(-2)
     top, index = g.topk(min(k + 1, g.shape[-1]), dim=-1)
     if top.shape[-1] > k:
@@ -147,10 +147,10 @@ def _force_inside(inside: Tensor, member: Tensor, parent: Tensor, ended: Ended) 
 
 
 def block_masses(log_probs: Tensor, size: int) -> Tensor:
-    """Log of the mass of every block, (*batch, blocks), where temporaries are a fraction of the input.
+    """Return the log of the mass of every block, (*batch, blocks).
 
-    A block is a column of the children written in ``size`` rows, so that sums run along memory; the
-    children that do not fill a row are a last block of their own.
+    A block is a column of the children written in ``size`` rows, so that sums run along memory. Children that
+    do not fill a row form a last block of their own. Temporary tensors are a fraction of the input.
     """
     count = log_probs.shape[-1] // size
     rows = log_probs[..., : size * count].unflatten(-1, (size, count))
@@ -167,13 +167,13 @@ def block_masses(log_probs: Tensor, size: int) -> Tensor:
 
 
 def _block(child: int, n: int, size: int) -> int:
-    """The block that a child is in."""
+    """Return the block that contains a child."""
     count = n // size
     return child % count if child < size * count else count
 
 
 def _members(block: Tensor, n: int, size: int) -> Tensor:
-    """The children in blocks, (*batch, blocks, size); in a last block some are n or more: none."""
+    """Return the children in each block, (*batch, blocks, size); n or more marks a missing one."""
     count, row = n // size, torch.arange(size, device=block.device)
     block = block.unsqueeze(-1)
     if n % size == 0:
@@ -182,5 +182,5 @@ def _members(block: Tensor, n: int, size: int) -> Tensor:
 
 
 def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
-    """Log of the mass of what was not selected, (*batch,): a sum, so nothing cancels."""
+    """Return the log of the mass that was not selected, (*batch,), as a sum, so that nothing cancels."""
     return log_probs.scatter(-1, index, -torch.inf).logsumexp(-1)

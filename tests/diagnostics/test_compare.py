@@ -183,7 +183,7 @@ def test_what_is_printed_as_relax_has_learned() -> None:
     )
     relax, plain = result.rows
     assert relax.at_k.moments.warm_up == 500 and plain.at_k.moments.warm_up == 0
-    assert "relax has learned for 500 steps" in str(result)
+    assert "relax was trained for 500 steps" in str(result)
     assert relax.at_k.log_variance < plain.at_k.log_variance - 1.0
 
 

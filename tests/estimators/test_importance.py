@@ -19,7 +19,7 @@ def test_risk_is_the_gradient_of_the_normalised_expectation():
 
 
 def test_normalised_importance_weights_follow_the_papers_equation():
-    """eq:niwpgbl_estimator, terms normalised by W_i and the baseline by W."""
+    """Kool et al. (2020), equation (52): terms normalised by W_i and the baseline by W."""
     sample = swor.gumbel_top_k(log_probabilities(6), 3, generator=seeded())
     cost = torch.randn(3, dtype=torch.float64, generator=seeded(1))
     p = sample.log_p.exp()
@@ -33,7 +33,7 @@ def test_normalised_importance_weights_follow_the_papers_equation():
 
 
 def test_importance_weights_with_a_baseline_follow_the_papers_equation():
-    """eq:iwpgbl_estimator, written with the correction in place of a baseline per sample."""
+    """Kool et al. (2020), equation (51), with the correction in place of a baseline per sample."""
     sample = swor.gumbel_top_k(log_probabilities(6), 3, generator=seeded())
     cost = torch.randn(3, dtype=torch.float64, generator=seeded(1))
     p = sample.log_p.exp()

@@ -16,7 +16,7 @@ from swor.experiments.runs.training import run
 from swor.experiments.vae.curves import elbo_table, read_curve, rows, short_names
 from swor.experiments.vae.figures import curves_figure, picture, variance_figure
 from swor.experiments.vae.settings import VAEFigures, VAESettings, VAEVariance
-from swor.experiments.vae.task import VAETask, check_applies, make_vae
+from swor.experiments.vae.task import VAETask, check_applies, check_sizes, make_vae
 from swor.experiments.vae.variance import (
     Subject,
     cases,
@@ -34,6 +34,7 @@ def vae(settings: VAESettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = replace(settings, k=settings.samples)
+    check_sizes(settings)
     check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
 
     def task() -> VAETask:

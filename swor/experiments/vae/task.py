@@ -9,6 +9,7 @@ from torch.distributions import Independent, OneHotCategorical
 from swor.estimators.estimator import Estimate
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.images import Images
+from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.vae.model import CategoricalVAE, Posterior
 from swor.experiments.vae.published import SAMPLED_KL
@@ -83,6 +84,14 @@ def uniform(n: int, c: int) -> Posterior:
     return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
 
 
+def check_sizes(settings: VAESettings) -> None:
+    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
+    outcomes = settings.dims * settings.categories
+    check_memory(16.0 * 2 * 256 * outcomes, "the model (--dims, --categories)")
+    samples = settings.batch_size * settings.samples * outcomes
+    check_memory(4.0 * samples, "a batch (--batch-size, --k, --dims, --categories)")
+
+
 def check_applies(estimator: str, n: int, c: int, k: int) -> None:
     """Try an estimator once on a uniform distribution, and refuse what it is not defined for."""
     try:
@@ -111,8 +120,8 @@ def surrogate(
 ) -> Tensor:
     r"""Per image, the −ELBO in value, its gradient estimate in gradient, (batch,).
 
-    With the analytic KL, ``eq:elbo_grad_analytic_kl``; for ARSM with the sampled one, whose cost is
-    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, ``eq:elbo_grad_sample_kl_minimal``.
+    With the analytic KL, Kool et al. (2020), equation (59); for ARSM with the sampled one, whose cost is
+    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61).
     """
 
     def cost(z: Tensor) -> Tensor:

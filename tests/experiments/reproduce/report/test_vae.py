@@ -29,7 +29,7 @@ def variance_rows(shift: float) -> list[dict[str, str]]:
             "k": str(entry.k),
             "evaluations": "4",
             "part": part,
-            "log_variance": str(entry.published[2] + shift),
+            "log_variance": str(entry.log_variance[2] + shift),
             "standard_error": "0.01",
         }
         for name, entry in PAPER.items()

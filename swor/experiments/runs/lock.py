@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.folder import remove_drafts
+from swor.experiments.runs.folder import remove_drafts, writing
 
 NAME = ".lock"
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # of some network file systems
@@ -63,8 +63,9 @@ class FolderLock:
     def _sign(self, file: IO[str]) -> None:
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         file.truncate(0)
-        json.dump({"process": os.getpid(), "host": platform.node(), "since": now}, file)
-        file.flush()
+        with writing(self.path):
+            json.dump({"process": os.getpid(), "host": platform.node(), "since": now}, file)
+            file.flush()
 
     def _held(self) -> UserError:
         try:

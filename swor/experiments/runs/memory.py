@@ -19,13 +19,13 @@ def check_memory(size: float, what: str) -> None:
     >>> check_memory(1e30, "the batch (--batch-size)")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    swor.experiments.runs.errors.UserError: the batch (--batch-size) needs at least ... GiB of memory...
+    swor.experiments.runs.errors.UserError: there is no room for the batch (--batch-size): at least ...
     """
     there = physical_memory()
     if there is not None and size > there:
         raise UserError(
-            f"{what} needs at least {size / GIB:,.1f} GiB of memory; expected at most the "
-            f"{there / GIB:,.1f} GiB of this machine. Give smaller sizes."
+            f"there is no room for {what}: at least {size / GIB:,.1f} GiB of memory are needed; "
+            f"expected at most the {there / GIB:,.1f} GiB of this machine. Give smaller sizes."
         )
 
 

@@ -75,7 +75,8 @@ class Records:
         trace: TracebackType | None,
     ) -> None:
         if self.enabled:
-            self.board.close()
+            with writing(self.path.parent / "tensorboard"):
+                self.board.close()
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
         """Append a line, and write the same numbers as TensorBoard scalars."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def read_instances(path: Path) -> Tensor:
 
 def _from_npz(path: Path) -> Tensor:
     try:
-        file = np.load(path)
+        file = np.load(BytesIO(path.read_bytes()))
         arrays = dict(file) if isinstance(file, NpzFile) else {}
     except Exception as error:  # a damaged file can raise almost anything
         raise UserError(

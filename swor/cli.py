@@ -130,6 +130,7 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
 
     from swor.experiments.runs.errors import UserError
     from swor.experiments.runs.interrupt import terminable
+    from swor.experiments.runs.memory import is_out_of_memory
     from swor.experiments.runs.settings import defaults
 
     module, function = command.function.split(":")
@@ -153,6 +154,11 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
         return int(stop.code or 0)
     except (UserError, OSError) as error:
         return fail(str(error), 1)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        return fail(f"there is not enough memory for these sizes ({reason}). Give smaller ones.", 1)
     return 0
 
 

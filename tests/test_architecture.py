@@ -21,7 +21,8 @@ LAYERS = [
     ["swor.baselines"],
     ["swor.estimators"],
     ["swor.diagnostics", "swor.programs"],
-    ["swor"],  # the public names
+    ["swor.public"],
+    ["swor"],
     ["swor.integrations"],
     ["swor.experiments"],
     ["swor.experiments.runs"],

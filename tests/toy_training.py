@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Toy(Task[Tensor]):
         self.noise, self.strike, self.calls = noise, strike, 0
         self.steps, self.examples = 7, 8
         self.best = 0.0
+        self.killed_in_validation = False
         self.drawn: list[float] = []
 
     def batch(self, place: Place) -> Tensor:
@@ -49,6 +51,8 @@ class Toy(Task[Tensor]):
         return error.square().mean(), {"bias": error.mean(), "others": others.mean()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
+        if self.killed_in_validation:
+            os.kill(os.getpid(), signal.SIGKILL)
         batch = torch.randn(8, 3, dtype=torch.float64, generator=generator)
         return {"loss": float((self.model(batch).squeeze(-1) - batch.sum(-1)).square().mean())}
 
@@ -86,11 +90,20 @@ class ToySettings(TrainingSettings):
 SETTINGS = ToySettings(epochs=3, log_every=4, checkpoint_every=5, cpu=True)
 
 
+def stop(number: int, frame: object) -> None:
+    """Say so, and take much longer than a test."""
+    print("stopped", flush=True)
+    time.sleep(600)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kill-at", type=int)
     parser.add_argument("--kill-rank", default="0")
+    parser.add_argument("--kill-in-validation", action="store_true")
+    parser.add_argument("--kill-in-save", action="store_true")
+    parser.add_argument("--stop-at", type=int)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--one-step", action="store_true")
     given = parser.parse_args()
@@ -99,9 +112,15 @@ def main() -> None:
     killed = given.kill_at and rank == given.kill_rank
     if given.one_step:
         task: Toy = Plain()
-        train(task, given.folder, ToySettings(epochs=1, cpu=True))
+        train(task, given.folder, ToySettings(epochs=1))  # the machine may have no GPU
     else:
         task = Toy(strike=(given.kill_at, signal.SIGKILL) if killed else None)
+        task.killed_in_validation = given.kill_in_validation
+        if given.stop_at:
+            task.strike = (given.stop_at, signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, stop)
+        if given.kill_in_save:
+            os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         train(task, given.folder, SETTINGS, resume=given.resume)
     torch.save(
         {"drawn": task.drawn, "model": task.model.state_dict()}, given.folder / f"rank-{rank}.pt"

@@ -11,6 +11,7 @@ from swor.experiments.bernoulli.figures import trajectory_figure, variance_figur
 from swor.experiments.bernoulli.settings import BernoulliSettings
 from swor.experiments.bernoulli.task import exact_variances, monte_carlo, trajectories
 from swor.experiments.runs.folder import open_folder
+from swor.experiments.runs.memory import check_memory
 
 
 def bernoulli(settings: BernoulliSettings) -> Path:
@@ -20,6 +21,7 @@ def bernoulli(settings: BernoulliSettings) -> Path:
         settings: what to compute.
     """
     began = time.perf_counter()
+    check_memory(24.0 * settings.runs * settings.steps, "the optimisation (--runs, --steps)")
     folder = open_folder(settings, "bernoulli", out=settings.out)
     points = exact_variances(settings.eta)
     folder.write_csv("variances.csv", [point._asdict() for point in points])

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,7 @@ class BernoulliSettings:
     out: Path | None = None
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         check_at_least(self, 2, "runs")
         check_at_least(self, 1, "steps")
         check_positive(self, "learning_rate")

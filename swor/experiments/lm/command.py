@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from swor.experiments.lm.figures import curves_figure, read_points
@@ -18,7 +19,13 @@ def lm(settings: LMSettings) -> Path:
     """
     from swor.experiments.lm.task import SortingTask  # needs transformers, which the figures do not
 
-    return run(SortingTask(settings), settings, command="lm", name=f"lm-{settings.estimator}")
+    return run(
+        lambda: SortingTask(settings),
+        settings,
+        command="lm",
+        name=f"lm-{settings.estimator}",
+        kept=replace(settings, out=None, resume=None),
+    )
 
 
 def lm_figures(settings: LMFigures) -> Path:

@@ -57,7 +57,14 @@ class LMSettings(TrainingSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 2, "k", "base")
-        check_positive(self, "digits", "batch_size", "layers", "width", "heads", "validate_every")
+        check_positive(self, "digits", "batch_size", "layers", "width", "heads")
+        check_positive(self, "learning_rate", "validate_every", "validation_size")
+        if self.estimator == "unordered_set" and self.k > self.completions:
+            raise UserError(
+                f"k is {self.k}, but there are only {self.completions} completions of {self.digits} "
+                "digits, and unordered_set draws distinct ones; expected at most as many. Lower --k, "
+                "or give more digits."
+            )
         check_best_of(self, self.k)
         check_positive(self, "validate_best_of")
         if self.width % self.heads:
@@ -65,6 +72,11 @@ class LMSettings(TrainingSettings):
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
                 "can share. Choose a multiple."
             )
+
+    @property
+    def completions(self) -> int:
+        """The number of completions; of those of up to 40 tokens, if there are longer ones."""
+        return sum((self.base + 1) ** length for length in range(min(self.digits + 1, 40) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,26 @@ from swor.diagnostics.groups import group_statistics
 from swor.experiments.lm.problem import Sorting
 from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.best_of import best_of_loss
+from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.integrations.transformers import (
     ancestral_completions,
     beam_completions,
     sample_completions,
 )
+
+
+def check_sizes(settings: LMSettings) -> None:
+    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
+    weights = (
+        settings.layers * 12 * settings.width**2
+        + (settings.base + settings.digits) * settings.width
+    )
+    check_memory(16.0 * weights, "the model (--width, --layers, --base, --digits)")
+    tokens = settings.batch_size * settings.k * settings.digits * settings.width
+    check_memory(4.0 * tokens, "a batch (--batch-size, --k, --digits, --width)")
+    prompts = settings.validation_size * settings.digits
+    check_memory(8.0 * prompts, "the prompts (--validation-size, --digits)")
 
 
 class SortingTask(Task[Tensor]):
@@ -27,6 +41,7 @@ class SortingTask(Task[Tensor]):
     """
 
     def __init__(self, settings: LMSettings) -> None:
+        check_sizes(settings)
         self.settings = settings
         self.problem = Sorting(settings.digits, settings.base)
         self.steps, self.examples = settings.validate_every, settings.batch_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -20,7 +21,8 @@ from swor.experiments.reproduce.execution import (
 from swor.experiments.reproduce.settings import FULL, SHORT, Settings, Sizes
 from swor.experiments.reproduce.steps import Step, all_steps
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.folder import RunFolder, create
+from swor.experiments.runs.folder import RunFolder, create, read_json
+from swor.experiments.runs.lock import locked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,8 +48,9 @@ def run(settings: Settings, sizes: Sizes) -> None:
     if settings.plan:
         return
     folder = open_folder(settings.folder, sizes)
-    failed = run_steps(remaining, folder.path, settings, console)
-    report = write_report(folder, steps, sizes)
+    with locked(folder.path):
+        failed = run_steps(remaining, folder.path, settings, console)
+        report = write_report(folder, steps, sizes)
     console.print(f"The report is {report}", soft_wrap=True)
     if failed:
         lines = [f"  {outcome.name}: {outcome.error}" for outcome in failed]
@@ -97,7 +100,7 @@ def open_folder(path: Path, sizes: Sizes) -> RunFolder:
         folder.write_settings(sizes)
         return folder
     expected = json.loads(json.dumps(asdict(sizes)))
-    if json.loads(stored.read_text(encoding="utf-8"))["settings"] != expected:
+    if read_json(stored).get("settings") != expected:
         raise UserError(
             f"{path} has the results of a reproduction of other sizes; expected a new folder, or "
             "one of the same sizes. Give another folder with --out."
@@ -110,7 +113,9 @@ def run_steps(
 ) -> list[Outcome]:
     """Run steps after those that they need, and return the outcomes of failed and skipped steps."""
     failed: list[Outcome] = []
-    work = partial(perform, folder=folder)
+    # Ray and Dask end their processes themselves.
+    parent = os.getpid() if settings.backend == "loky" else None
+    work = partial(perform, folder=folder, parent=parent)
     bar = progress_bar(console)
     with processes(settings.backend, settings.processes, settings.address), bar:
         task = bar.add_task("", total=len(steps))

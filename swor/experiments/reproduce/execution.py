@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
 import platform
 import shutil
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +19,12 @@ import torch
 from swor.experiments.reproduce.settings import Backend
 from swor.experiments.reproduce.steps import RESUMABLE, Step
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.folder import RunFolder
+from swor.experiments.runs.folder import RunFolder, read_json
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+LOOK_EVERY = 0.3  # seconds between two looks at the process that started this one
 
 
 @contextmanager
@@ -113,7 +116,27 @@ class Outcome:
     error: str | None = None
 
 
-def perform(step: Step, folder: Path) -> Outcome:
+def end_with(parent: int) -> None:
+    """End this process, at once, as soon as the process that started it has ended.
+
+    A command that is killed has no chance to end its processes, which would then write to the folder
+    beside those of the next command.
+
+    Args:
+        parent: number of the process that started this one.
+    """
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_EVERY)
+        os._exit(1)
+
+    name = f"end with {parent}"
+    if os.getpid() != parent and name not in {thread.name for thread in threading.enumerate()}:
+        threading.Thread(target=look, name=name, daemon=True).start()
+
+
+def perform(step: Step, folder: Path, parent: int | None = None) -> Outcome:
     """Run a step with one thread; write its output to ``logs/NAME.txt`` and its outcome as JSON.
 
     An error of the step is part of the outcome and is not raised, so that other steps continue.
@@ -121,7 +144,10 @@ def perform(step: Step, folder: Path) -> Outcome:
     Args:
         step: the step to run.
         folder: folder of the reproduction, which all machines of a cluster must share.
+        parent: number of the process with which this one ends; None if a cluster ends its processes.
     """
+    if parent is not None:
+        end_with(parent)
     torch.set_num_threads(1)
     previous = outcome(folder, step.name) or Outcome(step.name)
     out = folder / step.name
@@ -153,12 +179,15 @@ def _attempt(step: Step, out: Path, log: Path) -> str | None:
 
 
 def outcome(folder: Path, name: str) -> Outcome | None:
-    """Read the outcome of a step; None if the step has never ended."""
+    """Read the outcome of a step; None if the step has never ended, or its file is damaged."""
     path = folder / "outcomes" / f"{name}.json"
-    return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    try:
+        return Outcome(**read_json(path)) if path.exists() else None
+    except (UserError, TypeError):
+        return None
 
 
 def is_done(folder: Path, name: str) -> bool:
-    """Return whether a step has succeeded."""
+    """Return whether a step has succeeded and its results are still there."""
     ended = outcome(folder, name)
-    return ended is not None and ended.error is None
+    return ended is not None and ended.error is None and (folder / name).is_dir()

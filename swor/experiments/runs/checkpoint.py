@@ -1,24 +1,26 @@
-"""Checkpoints and kept models: written whole or not at all, read without running code in them."""
+"""Checkpoints: written whole or not at all, verified before they are read, never executed.
+
+A checkpoint is a line that names the format, a line with the SHA-256 of the rest of the file, and the
+content as :func:`torch.save` writes it. A file with a single altered byte is refused.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import replacing
-from swor.experiments.runs.settings import Settings, as_json, from_json
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-FORMAT = 1
+MAGIC = b"swor checkpoint "
+FORMAT = 2  # format 1 had no checksum
 
 
 @dataclass(frozen=True)
@@ -41,100 +43,63 @@ class Checkpoint:
 
     def save(self, content: Mapping[str, Any]) -> None:
         """Write everything that the rest of a run depends on: tensors, numbers, strings, dicts."""
-        with replacing(self.path) as draft:
-            torch.save({"format": FORMAT, **content}, draft)
+        buffer = BytesIO()
+        torch.save(dict(content), buffer)
+        payload = buffer.getbuffer()
+        with replacing(self.path) as draft, draft.open("wb") as file:
+            file.write(b"%s%d\n%s\n" % (MAGIC, FORMAT, _checksum(payload)))
+            file.write(payload)
 
     def load(self) -> dict[str, Any]:
         """Read what :meth:`save` wrote, with the loader that accepts tensors and plain data only."""
-        if not self.path.exists():
+        if not self.path.is_file():
             raise UserError(
                 f"there is no {self.path}; expected the checkpoint of a run. Give the folder of a "
                 "run that was started, or start one without resuming."
             )
+        payload = self._verified(self.path.read_bytes())
         try:
-            content: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+            content = torch.load(BytesIO(payload), map_location="cpu", weights_only=True)
         except Exception as error:
-            raise UserError(
-                f"{self.path} cannot be read ({type(error).__name__}); expected a checkpoint that "
-                "training wrote. Restore the file, or start the run again in another folder."
-            ) from error
-        if content.get("format") != FORMAT:
-            raise UserError(
-                f"{self.path} has format {content.get('format')!r}; expected {FORMAT}. It was "
-                "written by another version: start the run again in another folder."
-            )
+            raise self._damaged(type(error).__name__) from error
+        if not isinstance(content, dict):
+            raise self._damaged(f"it holds a {type(content).__name__}")
         return content
 
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Within it, content that does not fit is an error that names the file."""
+        try:
+            yield
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.path} does not fit this run ({type(error).__name__}: {error}); expected the "
+                "checkpoint that this run wrote. Restore the file from a copy, or start the run "
+                "again in another folder."
+            ) from error
 
-def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None = None) -> None:
-    """Write the weights of a model as safetensors.
+    def _verified(self, stored: bytes) -> bytes:
+        """The content of the file, if it is the one that was written."""
+        head, checksum, payload = (*stored.split(b"\n", 2), b"", b"")[:3]
+        if head.startswith(MAGIC) and head != b"%s%d" % (MAGIC, FORMAT):
+            given = head.removeprefix(MAGIC)[:20].decode(errors="replace")
+            raise UserError(
+                f"{self.path} has format {given!r}; expected {FORMAT}. It was written by another "
+                "version: start the run again in another folder."
+            )
+        if not head.startswith(MAGIC):
+            raise self._damaged("it does not begin as a checkpoint of this version does")
+        if checksum != _checksum(payload):
+            raise self._damaged("its checksum is not that of its content")
+        return payload
 
-    Args:
-        path: the file.
-        model: whose weights are written.
-        settings: what the model is built from, for :func:`kept_settings`.
-    """
-    from safetensors.torch import save_file
-
-    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    with replacing(path) as draft:
-        save_file(weights, draft, None if settings is None else {"settings": as_json(settings)})
-
-
-def kept_settings(path: Path, kind: type[Settings]) -> Settings:
-    """Return the settings that :func:`keep_model` wrote beside the weights."""
-    _, metadata = _read(path)
-    if "settings" not in metadata:
-        raise UserError(
-            f"{path} holds another kind of model; expected one with {kind.__name__} beside its "
-            "weights. Give the file that training wrote."
+    def _damaged(self, reason: str) -> UserError:
+        return UserError(
+            f"{self.path} cannot be read ({reason}); expected a checkpoint that training wrote. It "
+            "is damaged, or was written by something else. Restore the file from a copy, or start "
+            "the run again in another folder."
         )
-    try:
-        return from_json(kind, json.loads(metadata["settings"]))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"the settings in {path} are {metadata['settings']} ({error}); expected those of "
-            f"{kind.__name__}. Give the file that training wrote."
-        ) from error
 
 
-def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:
-    """Read the weights that :func:`keep_model` wrote.
-
-    Args:
-        path: the file.
-        model: what to load into: the whole model, or the part of it that ``prefix`` names.
-        prefix: such as ``"encoder."``; the weights of other parts are not loaded.
-    """
-    try:
-        model.load_state_dict(part_of(_read(path)[0], prefix))
-    except RuntimeError as error:
-        raise UserError(
-            f"the weights in {path} are those of another model ({error}); expected those of this "
-            "model, as training kept them. Give another file, or train again."
-        ) from error
-
-
-def part_of(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the weights of the part of a model that a prefix names, such as ``"encoder."``."""
-    return {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read the weights and the metadata of a safetensors file."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {path}; expected a model that training kept. Give another file, or "
-            "train with --keep-every."
-        )
-    try:
-        with safe_open(path, framework="pt") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return weights, file.metadata() or {}
-    except SafetensorError as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors ({error}); expected a model that training kept. "
-            "Restore the file, or train again."
-        ) from error
+def _checksum(payload: bytes | memoryview) -> bytes:
+    return hashlib.sha256(payload).hexdigest().encode()

@@ -5,17 +5,27 @@ Settings check themselves when they are made, in ``__post_init__``, and raise :c
 
 from __future__ import annotations
 
+import math
+
 
 class UserError(Exception):
     """Says what was given, what was expected and what to do; shown without a traceback."""
 
 
 def check_positive(settings: object, *names: str) -> None:
-    """Refuse settings that are given and are not more than 0."""
+    """Refuse settings that are given and are not more than 0, or are infinite."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not value > 0:
             raise UserError(f"{name} is {value}; expected more than 0.")
+        if value == math.inf:
+            raise UserError(f"{name} is {value}; expected a finite number.")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that a generator does not take."""
+    if not -(2**63) <= seed < 2**63:
+        raise UserError(f"seed is {seed}; expected an integer of 64 bits. Give a smaller one.")
 
 
 def check_at_least(settings: object, least: int, *names: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -26,6 +27,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+DRAFT = ".draft"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within it, a full disk is an error that names the file and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise UserError(
+            f"{path} could not be written ({error.strerror}); expected room on the disk. Free some "
+            "space, and run the command again, or resume the run if it was training: what was "
+            "written before is whole."
+        ) from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Write a file whole or not at all: yield a draft, which is flushed to the disk and then renamed.
@@ -33,14 +53,21 @@ def replacing(path: Path) -> Iterator[Path]:
     Args:
         path: the file; the draft is beside it and has the same suffix.
     """
-    draft = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield draft
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())  # a rename may reach the disk before the content does
-        os.replace(draft, path)
+        with writing(path):
+            yield draft
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())  # a rename may reach the disk before the content does
+            os.replace(draft, path)
     finally:
+        draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what a process that was killed had begun to write; no other process may be writing."""
+    for draft in folder.rglob(f".*{DRAFT}*"):
         draft.unlink(missing_ok=True)
 
 
@@ -65,7 +92,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> Path:
         """Write a file that a person can read; infinities and NaN become strings."""
-        text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
         return self.write_text(name, text + "\n")
 
     def write_csv(self, name: str, rows: Sequence[Mapping[str, object]]) -> Path:
@@ -87,12 +114,29 @@ class RunFolder:
         path = self.path / "settings.json"
         if not path.exists():
             return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         again = {
             "settings": asdict(settings),
             "resumed": [*stored.get("resumed", []), provenance()],
         }
         return self.write_json(path.name, stored | again)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON that a run wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:  # such as an empty file, or bytes that are no text
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the JSON that a run wrote. Restore the file "
+            "from a copy, or start again in another folder."
+        ) from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} holds {type(content).__name__}; expected a JSON object that a run wrote. "
+            "Restore the file from a copy, or start again in another folder."
+        )
+    return content
 
 
 def create(path: Path) -> RunFolder:
@@ -101,13 +145,18 @@ def create(path: Path) -> RunFolder:
     Args:
         path: where; it must not exist, or be an empty folder.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(
-            f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
-            "Give another folder with --out, or remove this one first."
-        )
+    require_new(path)
     path.mkdir(parents=True, exist_ok=True)
     return RunFolder(path)
+
+
+def require_new(path: Path) -> None:
+    """Refuse a path that is a file, or a folder with more in it than drafts of a killed process."""
+    if path.exists() and (not path.is_dir() or any(DRAFT not in p.name for p in path.iterdir())):
+        raise UserError(
+            f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
+            "Give another folder with --out, resume the run that is in it, or remove it first."
+        )
 
 
 def unused(parent: Path, name: str) -> Path:
@@ -147,15 +196,21 @@ def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
     program = Path(sys.argv[0]).name
     started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
     command = shlex.join([*started, *sys.argv[1:]])
-    return {"command": command, "versions": versions, "threads": torch.get_num_threads()}
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return {
+        "command": command,
+        "versions": versions,
+        "processes": torch.distributed.get_world_size() if together else 1,
+        "threads": torch.get_num_threads(),
+    }
 
 
-def _plain(content: Any) -> Any:
-    """Convert content to types that JSON has."""
+def plain(content: Any) -> Any:
+    """The same content in types that JSON has; infinities and NaN become strings."""
     if isinstance(content, Mapping):
-        return {str(key): _plain(item) for key, item in content.items()}
+        return {str(key): plain(item) for key, item in content.items()}
     if isinstance(content, list | tuple):
-        return [_plain(item) for item in content]
+        return [plain(item) for item in content]
     if isinstance(content, Path) or (isinstance(content, float) and not math.isfinite(content)):
         return str(content)
     return content

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import plain, writing
 
 
 class Meter:
@@ -74,7 +75,8 @@ class Records:
         trace: TracebackType | None,
     ) -> None:
         if self.enabled:
-            self.board.close()
+            with writing(self.path.parent / "tensorboard"):
+                self.board.close()
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
         """Append a line, and write the same numbers as TensorBoard scalars."""
@@ -82,10 +84,11 @@ class Records:
             return
         seconds = round(time.perf_counter() - self.began, 3)
         line = {"split": split, "step": step, "epoch": epoch, **metrics, "seconds": seconds}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        for name, number in metrics.items():
-            self.board.add_scalar(f"{split}/{name}", number, step)
+        with writing(self.path):
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(plain(line), allow_nan=False) + "\n")
+            for name, number in metrics.items():
+                self.board.add_scalar(f"{split}/{name}", number, step)
 
     def _require_whole(self) -> None:
         size = self.path.stat().st_size
@@ -102,7 +105,10 @@ class Records:
 
 
 def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
-    """Read the lines of a split in the ``metrics.jsonl`` of a run."""
+    """The lines of a split in the ``metrics.jsonl`` of a run.
+
+    JSON has no infinities and no NaN. They are strings in the file, and numbers here.
+    """
     path = folder / "metrics.jsonl"
     if not path.exists():
         raise UserError(
@@ -119,7 +125,18 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
                 "wrote. Restore the file, or remove the line."
             ) from error
         if record["split"] == split:
-            yield record
+            yield {name: _number(name, value) for name, value in record.items()}
+
+
+def _number(name: str, value: Any) -> Any:
+    return float(value) if name != "split" and isinstance(value, str) else value
+
+
+def last_step(folder: Path) -> int:
+    """The highest step in the ``metrics.jsonl`` of a run; 0 if there is no such file."""
+    if not (folder / "metrics.jsonl").exists():
+        return 0
+    return max((r["step"] for s in ("train", "valid") for r in read_records(folder, s)), default=0)
 
 
 class Bar:

@@ -8,6 +8,7 @@ without one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,11 +65,45 @@ class Processes:
         self.accelerator.wait_for_everyone()
 
 
+def connect(*, cpu: bool) -> Accelerator:
+    """Connect this process with those that were launched together with it, whatever the device.
+
+    Args:
+        cpu: as in the settings.
+    """
+    from accelerate import Accelerator
+
+    accelerator, launched = Accelerator(cpu=on_cpu(cpu=cpu)), launched_together()
+    if accelerator.num_processes != launched:
+        raise UserError(
+            f"{launched} processes were launched together, but {accelerator.num_processes} train "
+            "together; expected all of them. Start the command without a launcher, or give --cpu."
+        )
+    return accelerator
+
+
+def on_cpu(*, cpu: bool) -> bool:
+    """Whether to use the CPU: if the settings say so, or if processes cannot be connected otherwise.
+
+    Without a device whose processes can be connected, accelerate connects them only if it is told to
+    use the CPU. Otherwise each of them would train alone.
+    """
+    from accelerate.utils import is_npu_available
+
+    connected = torch.cuda.is_available() or torch.xpu.is_available() or is_npu_available()
+    return cpu or (launched_together() > 1 and not connected)
+
+
+def launched_together() -> int:
+    """The number of processes that torchrun or accelerate launched."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def is_main(*, cpu: bool) -> bool:
     """Return whether this is the main process, or the only one."""
     from accelerate import PartialState
 
-    return bool(PartialState(cpu=cpu).is_main_process)
+    return bool(PartialState(cpu=on_cpu(cpu=cpu)).is_main_process)
 
 
 def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:

@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from swor.experiments.runs.errors import UserError, check_at_least, check_positive
+from swor.experiments.runs.errors import UserError, check_at_least, check_positive, check_seed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,8 +56,9 @@ class TrainingSettings(ABC):
         """Number of epochs in all, which is a field in most experiments."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         check_positive(self, "clip")
-        check_at_least(self, 0, "epochs")
+        check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
@@ -88,7 +90,7 @@ def read_settings(kind: type[Settings], run: Path) -> Settings:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
         return from_json(kind, stored | {"out": None})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} does not hold the settings of such a run ({error}); expected those of "
             f"{kind.__name__}. Give the folder of a run of this command."
@@ -105,8 +107,26 @@ def _typed(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         return from_json(hint, value)
     if isinstance(value, list):
-        return tuple(value)
-    return Path(value) if Path in (hint, *get_args(hint)) and value is not None else value
+        value = tuple(value)
+    if isinstance(value, str) and Path in (hint, *get_args(hint)):
+        value = Path(value)
+    if not _fits(hint, value):
+        raise TypeError(f"{value!r} is not of the type {getattr(hint, '__name__', hint)}")
+    return value
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value is of one of the types that settings have."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in inner
+    if origin in (Union, UnionType):
+        return any(_fits(each, value) for each in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(inner[0], each) for each in value)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def as_json(settings: DataclassInstance) -> str:

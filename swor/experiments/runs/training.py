@@ -19,7 +19,8 @@ checkpoint, which is whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
@@ -27,47 +28,60 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 import torch
 from torch import Tensor, nn
 
-from swor.experiments.runs.checkpoint import Checkpoint, keep_model
+from swor.experiments.runs.checkpoint import Checkpoint
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.folder import RunFolder, open_folder
+from swor.experiments.runs.folder import RunFolder, open_folder, require_new
 from swor.experiments.runs.interrupt import interruptible
-from swor.experiments.runs.metrics import Bar, Meter, Records
-from swor.experiments.runs.processes import Processes, is_main, on_main, together
-from swor.experiments.runs.settings import TrainingSettings, as_json, require_same
+from swor.experiments.runs.lock import FolderLock
+from swor.experiments.runs.metrics import Bar, Meter, Records, last_step
+from swor.experiments.runs.models import keep_model
+from swor.experiments.runs.processes import Processes, connect, is_main, on_main, together
+from swor.experiments.runs.settings import TrainingSettings, as_json, read_settings, require_same
 from swor.experiments.runs.task import Batch, Place, Task, seeded
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from accelerate import Accelerator
 
 STOPPED = "Stopped at the end of a step, and saved. Continue with: swor {command} --resume {path}"
 
 
 def run(
-    task: Task[Batch],
+    make: Callable[[], Task[Batch]],
     settings: TrainingSettings,
     *,
     command: str,
     name: str,
-    finish: Callable[[Path], None] | None = None,
+    kept: DataclassInstance | None = None,
 ) -> Path:
     """Train a task in the folder that the settings name, and return the folder.
 
+    The weights at the end are in ``model.safetensors``.
+
     Args:
-        task: what is trained.
+        make: makes what is trained; called when it is clear that the folder can be used, since it
+            may take minutes.
         settings: of the run.
         command: its name on the command line.
         name: of a new folder in ``runs``, if the settings name none.
-        finish: what is left to do in the folder when training has finished.
+        kept: the settings that the model is built from, which are kept beside its weights.
     """
+
+    def check() -> Path:
+        if settings.out is not None and settings.resume is None:
+            require_new(settings.out)
+        return Path()
 
     def folder() -> Path:
         return open_folder(settings, name, out=settings.out, resume=settings.resume).path
 
+    on_main(check, cpu=settings.cpu)
+    task = make()
     path = on_main(folder, cpu=settings.cpu)
     finished = train(task, path, settings, resume=settings.resume is not None)
     if is_main(cpu=settings.cpu):
-        if finished and finish is not None:
-            finish(path)
+        if finished:
+            keep_model(path / "model.safetensors", task.model, kept)
         ended = f"The run is in {path}"
         print(ended if finished else STOPPED.format(command=command, path=path))
     if not finished:
@@ -84,19 +98,20 @@ def train(
         task: what is trained.
         folder: where everything is written.
         settings: of the run; they are saved, and must be the same when the run is resumed.
-        resume: continue from the checkpoint in the folder.
+        resume: continue from the checkpoint in the folder, or from the beginning if the run ended
+            before it wrote one.
 
     Returns:
         Whether training finished. It did not if it was interrupted (Ctrl-C); then everything is
         saved for another call with ``resume``.
     """
-    from accelerate import Accelerator
-
-    loop = _Loop(task, folder, settings, Accelerator(cpu=settings.cpu))
+    loop, lock = _Loop(task, folder, settings, connect(cpu=settings.cpu)), FolderLock(folder)
     try:
         with together(loop.accelerator.num_processes):
+            on_main(lock.acquire, cpu=settings.cpu)
             return loop.run(resume=resume)
     finally:
+        lock.release()
         loop.accelerator.end_training()
 
 
@@ -117,6 +132,7 @@ class _Loop(Generic[Batch]):
         self.main = accelerator.is_main_process
         self.checkpoint = Checkpoint(folder / "checkpoint.pt")
         self.position = _Position()
+        self.taken = 0  # steps by this process, however many the run has had before
         self.meter = Meter()
 
     def run(self, *, resume: bool) -> bool:
@@ -124,20 +140,21 @@ class _Loop(Generic[Batch]):
         task.model.to(self.accelerator.device)
         self.processes.share(task.model.parameters())
         self.processes.share(task.model.buffers())
-        if resume:
+        restore = resume and not self._ended_before_a_checkpoint()
+        if restore:
             self._restore(self.checkpoint.load())
-            if self.main:
-                RunFolder(self.folder).write_settings(settings)  # there may be more epochs
         else:
             self.checkpoint.require_none()
-        self.processes.wait()
+        self.processes.wait()  # all have read what the main process writes from here on
+        if resume and self.main:
+            RunFolder(self.folder).write_settings(settings)  # there may be more epochs
         start = self.position.step
         with (
             Records(self.folder, start, self.position.log_bytes, enabled=self.main) as self.records,
             Bar(task.steps, task.examples, settings.epochs, start, enabled=self.main) as self.bar,
             interruptible() as self.interrupt,
         ):
-            if not resume:
+            if not restore:
                 self._end_epoch()
             return self._epochs()
 
@@ -159,7 +176,8 @@ class _Loop(Generic[Batch]):
         self.task.model.train()
         self.task.optimizer.zero_grad(set_to_none=True)
         noise = seeded(seed, "noise", self.position.step, rank, device=device)
-        loss, metrics = self.task.loss(self.task.batch(place), noise)
+        with self._numbers():
+            loss, metrics = self.task.loss(self.task.batch(place), noise)
         loss.backward()
         *means, stop = self._average(loss, metrics)
         if not math.isfinite(means[0]):
@@ -168,6 +186,7 @@ class _Loop(Generic[Batch]):
             nn.utils.clip_grad_norm_(self.task.model.parameters(), self.settings.clip)
         self.task.optimizer.step()
         self.position.step += 1
+        self.taken += 1
         self.meter.add(dict(zip(("loss", *metrics), means, strict=True)))
         self.bar.advance(means[0])
         if self._due(self.settings.log_every):
@@ -189,10 +208,12 @@ class _Loop(Generic[Batch]):
         epoch, seed = self.position.step // self.task.steps, self.settings.seed
         self.task.model.eval()
         metrics: dict[str, float] = {}
-        if epoch > 0:
-            metrics |= self.task.end_epoch(epoch, seeded(seed, "epoch", epoch, device=self._device))
-        with torch.no_grad():
-            metrics |= self.task.validate(seeded(seed, "validate", device=self._device))
+        with self._numbers():
+            if epoch > 0:
+                noise = seeded(seed, "epoch", epoch, device=self._device)
+                metrics |= self.task.end_epoch(epoch, noise)
+            with torch.no_grad():
+                metrics |= self.task.validate(seeded(seed, "validate", device=self._device))
         self.records.write("valid", self.position.step, epoch, metrics)
         self.bar.report(epoch, metrics)
         every = self.settings.keep_every
@@ -213,6 +234,7 @@ class _Loop(Generic[Batch]):
             self.checkpoint.save(
                 {
                     "settings": as_json(self.settings),
+                    "processes": self.accelerator.num_processes,
                     "position": asdict(self.position),
                     "meter": {"count": self.meter.count, "totals": dict(self.meter.totals)},
                     "model": self.task.model.state_dict(),
@@ -224,18 +246,54 @@ class _Loop(Generic[Batch]):
 
     def _restore(self, content: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_save` wrote, with the same settings."""
-        require_same(content["settings"], self.settings, self.checkpoint.path)
-        self.task.model.load_state_dict(content["model"])
-        self.task.optimizer.load_state_dict(content["optimizer"])
-        self.task.load_state(content["task"])
-        self.meter.count, self.meter.totals = content["meter"]["count"], content["meter"]["totals"]
-        self.position = _Position(**content["position"])
+        with self.checkpoint.restoring():
+            require_same(content["settings"], self.settings, self.checkpoint.path)
+            self._announce(content["processes"])
+            self.task.model.load_state_dict(content["model"])
+            self.task.optimizer.load_state_dict(content["optimizer"])
+            self.task.load_state(content["task"])
+            meter, self.position = content["meter"], _Position(**content["position"])
+            self.meter.count, self.meter.totals = meter["count"], meter["totals"]
         had = self.position.step / self.task.steps
         if had > self.settings.epochs:
             raise UserError(
                 f"epochs is {self.settings.epochs}, but the run has had {had:g}; expected at least as "
                 "many. Resume it with more, or not at all."
             )
+
+    def _announce(self, before: int) -> None:
+        """Say so if the number of processes is not that of the checkpoint."""
+        now = self.accelerator.num_processes
+        if self.main and before != now:
+            print(
+                f"{self.checkpoint.path} was written by {before} processes, and the run continues "
+                f"with {now}. Each process draws noise of its own, so the numbers from here on are "
+                f"not those that {before} processes would reach. To reach them, resume with {before}."
+            )
+
+    def _ended_before_a_checkpoint(self) -> bool:
+        """Whether the folder has the settings of a run, the same as now, and no step was logged."""
+        if self.checkpoint.path.exists() or not (self.folder / "settings.json").exists():
+            return False
+        if last_step(self.folder) > 0:
+            return False  # there was a checkpoint, and it was removed
+        stored = read_settings(type(self.settings), self.folder)
+        require_same(as_json(stored), self.settings, self.folder / "settings.json")
+        if self.main:
+            print(f"{self.folder} has no checkpoint yet: the run starts from its beginning.")
+        return True
+
+    @contextmanager
+    def _numbers(self) -> Iterator[None]:
+        """Within it, a value that is refused, and was not in earlier steps, is a divergence."""
+        try:
+            yield
+        except ValueError as error:
+            self._check_weights()
+            if self.taken == 0:
+                raise  # a mistake in the task, not in its numbers
+            reason = str(error).splitlines()[0]
+            self._diverged(f"the loss cannot be computed ({reason})")
 
     def _due(self, every: int) -> bool:
         return every > 0 and self.position.step % every == 0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from swor.experiments.runs.checkpoint import keep_model
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.folder import open_folder
+from swor.experiments.runs.folder import open_folder, require_new
+from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.training import run
 from swor.experiments.tsp.figures import (
     gap_figure,
@@ -32,13 +32,12 @@ def tsp(settings: TSPSettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = settings.resolved()
-    task = TourTask(settings)
     return run(
-        task,
+        lambda: TourTask(settings),
         settings,
         command="tsp",
         name=f"tsp{settings.nodes}-{settings.estimator}",
-        finish=lambda path: keep_model(path / "model.safetensors", task.model, settings.model),
+        kept=settings.model,
     )
 
 
@@ -48,8 +47,11 @@ def tsp_solve(settings: TSPSolve) -> Path:
     Args:
         settings: what to solve.
     """
+    if settings.out is not None:
+        require_new(settings.out)
     model, instances = load_attention_model(settings.model), read_instances(settings.instances)
     try:
+        check_memory(32.0 * settings.k * instances[..., 0].numel(), "the tours (--k)")
         found = search(model, instances, settings.k, settings.seed)
     except ValueError as error:  # such as more tours than there are
         raise UserError(str(error)) from error

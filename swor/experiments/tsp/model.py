@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from swor.experiments.runs.checkpoint import kept_settings, load_model
+from swor.experiments.runs.models import kept_settings, load_model
 from swor.experiments.tsp.policy import TourPolicy
 from swor.experiments.tsp.problem import check_instances
 from swor.experiments.tsp.settings import ModelSettings

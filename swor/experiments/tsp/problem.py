@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
-from zipfile import BadZipFile
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
 from torch import Tensor
 
 from swor.checks import may_validate
@@ -80,6 +83,8 @@ def read_instances(path: Path) -> Tensor:
     if not path.is_file():
         raise UserError(f"there is no file {path}; expected one with instances.")
     instances = readers[path.suffix](path)
+    if len(instances) == 0:
+        raise UserError(f"{path} has no instances; expected at least one.")
     try:
         check_instances(instances)
     except ValueError as error:
@@ -89,18 +94,19 @@ def read_instances(path: Path) -> Tensor:
 
 def _from_npz(path: Path) -> Tensor:
     try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, AttributeError, BadZipFile, EOFError) as error:
+        file = np.load(BytesIO(path.read_bytes()))
+        arrays = dict(file) if isinstance(file, NpzFile) else {}
+    except Exception as error:  # a damaged file can raise almost anything
         raise UserError(
             f"{path} cannot be read as .npz ({error}). Write it with numpy.savez."
         ) from error
-    if "instances" not in arrays or arrays["instances"].dtype.kind not in "fiu":
+    instances = arrays.get("instances")
+    if not isinstance(instances, np.ndarray) or instances.dtype.kind not in "fiu":
         raise UserError(
             f"{path} has the arrays {sorted(arrays)}; expected numbers named 'instances', of shape "
             "(n, nodes, 2). Write it with numpy.savez(path, instances=...)."
         )
-    return torch.from_numpy(arrays["instances"].astype(np.float32))
+    return _single_precision(instances)
 
 
 def _from_csv(path: Path) -> Tensor:
@@ -115,9 +121,16 @@ def _from_csv(path: Path) -> Tensor:
             f"{path} has the columns {list(table.columns)}; expected 'instance', 'x' and 'y', with "
             "a line per node."
         )
-    if table.empty or not all(pd.api.types.is_numeric_dtype(table[axis]) for axis in "xy"):
+    if table.empty or not all(table[axis].dtype.kind in "fiu" for axis in "xy"):
         raise UserError(
             f"{path} has no nodes, or an x or y that is no number; expected coordinates."
+        )
+    names = table["instance"]
+    blank = names.isna() | (names.astype(str).str.strip() == "")
+    if blank.any():
+        raise UserError(
+            f"row {int(blank.argmax()) + 1} of {path}, after the header, has no instance; expected "
+            "the instance that its node belongs to. Fill the cell, or remove the row."
         )
     groups = [group[["x", "y"]].to_numpy() for _, group in table.groupby("instance", sort=False)]
     sizes = {len(group) for group in groups}
@@ -126,4 +139,9 @@ def _from_csv(path: Path) -> Tensor:
             f"the instances in {path} have {sorted(sizes)} nodes; expected as many in all of them. "
             "Put those of different sizes in different files."
         )
-    return torch.from_numpy(np.stack(groups).astype(np.float32))
+    return _single_precision(np.stack(groups))
+
+
+def _single_precision(places: NDArray[Any]) -> Tensor:
+    with np.errstate(over="ignore"):  # what becomes infinite is refused, in words
+        return torch.from_numpy(places.astype(np.float32))

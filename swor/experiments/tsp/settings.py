@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -26,6 +27,15 @@ Name = Literal[
 ]
 SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
 """Estimators that draw one tour per instance, and compare it with other instances or models."""
+
+
+def tours(nodes: int) -> int:
+    """The number of tours, each with a start and a direction; above 20 nodes, that of 20.
+
+    >>> tours(3)
+    6
+    """
+    return math.factorial(min(nodes, 20))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +115,12 @@ class TSPSettings(TrainingSettings):
             raise UserError(
                 f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
                 "k = 1. Leave k out."
+            )
+        if self.estimator not in (*SINGLE, "reinforce") and self.samples > tours(self.nodes):
+            raise UserError(
+                f"k is {self.k}, but there are only {tours(self.nodes)} tours of {self.nodes} nodes, "
+                f"and {self.estimator} draws distinct ones; expected at most as many. Lower --k, or "
+                "give more nodes."
             )
         if self.estimator == "reinforce_batch_mean" and self.instances < 2:
             raise UserError(

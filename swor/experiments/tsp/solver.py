@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 
 import highspy
@@ -72,11 +73,34 @@ def _remembered(chunk: Tensor, folder: Path) -> Tensor:
     array = chunk.numpy()
     digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
     path = folder / f"{digest}.npy"
-    if not path.exists():
-        tours = torch.tensor([shortest_tour(instance) for instance in array])
-        with replacing(path) as draft:
-            np.save(draft, tour_length(chunk, tours.unsqueeze(1)).squeeze(1).numpy())
-    return torch.from_numpy(np.load(path))
+    if path.exists():
+        lengths = _read(path, len(chunk))
+        if lengths is not None:
+            return lengths
+        print(f"{path} is damaged. Its shortest tours are found again.")
+    tours = torch.tensor([shortest_tour(instance) for instance in array])
+    lengths = tour_length(chunk, tours.unsqueeze(1)).squeeze(1)
+    buffer = BytesIO()
+    np.save(buffer, lengths.numpy())
+    with replacing(path) as draft:
+        draft.write_bytes(buffer.getvalue() + hashlib.sha256(buffer.getvalue()).digest())
+    return lengths
+
+
+def _read(path: Path, count: int) -> Tensor | None:
+    """Lengths from a file of the cache; None if it is damaged.
+
+    The file is an array as NumPy writes it, and then its SHA-256. NumPy ignores what follows an array.
+    """
+    file = BytesIO(path.read_bytes())
+    try:
+        lengths = np.load(file)
+    except Exception:  # a damaged file can raise almost anything
+        return None
+    content, checksum = file.getvalue()[: file.tell()], file.read()
+    whole = checksum == hashlib.sha256(content).digest() or not checksum  # earlier files have none
+    fits = whole and getattr(lengths, "shape", None) == (count,) and np.isfinite(lengths).all()
+    return torch.from_numpy(lengths) if fits else None
 
 
 def shortest_tour(places: NDArray[np.float64]) -> list[int]:

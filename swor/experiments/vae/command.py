@@ -9,13 +9,14 @@ from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import open_folder
 from swor.experiments.runs.images import load
+from swor.experiments.runs.lock import locked
 from swor.experiments.runs.processes import main_first
 from swor.experiments.runs.settings import as_json, read_settings, require_same
 from swor.experiments.runs.training import run
 from swor.experiments.vae.curves import elbo_table, read_curve, rows, short_names
 from swor.experiments.vae.figures import curves_figure, picture, variance_figure
 from swor.experiments.vae.settings import VAEFigures, VAESettings, VAEVariance
-from swor.experiments.vae.task import VAETask, check_applies, make_vae
+from swor.experiments.vae.task import VAETask, check_applies, check_sizes, make_vae
 from swor.experiments.vae.variance import (
     Subject,
     cases,
@@ -33,10 +34,16 @@ def vae(settings: VAESettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = replace(settings, k=settings.samples)
+    check_sizes(settings)
     check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
-    images = main_first(lambda: load(settings.data, settings.data_dir), cpu=settings.cpu)
+
+    def task() -> VAETask:
+        images = main_first(lambda: load(settings.data, settings.data_dir), cpu=settings.cpu)
+        return VAETask(settings, images)
+
     name = f"vae-{settings.data}-{settings.dims}-{settings.estimator}"
-    return run(VAETask(settings, images), settings, command="vae", name=name)
+    kept = replace(settings, data_dir=None, out=None, resume=None)
+    return run(task, settings, command="vae", name=name, kept=kept)
 
 
 def vae_variance(settings: VAEVariance) -> Path:
@@ -59,9 +66,10 @@ def vae_variance(settings: VAEVariance) -> Path:
         before = read_settings(VAEVariance, folder.path)
         require_same(as_json(before), settings, folder.path / "settings.json")
     try:
-        subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
-        todo = cases(settings, compared, tuple(models))
-        measured = measure(settings, subject, todo, folder)
+        with locked(folder.path):
+            subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
+            todo = cases(settings, compared, tuple(models))
+            measured = measure(settings, subject, todo, folder)
     except KeyboardInterrupt:
         print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
         raise

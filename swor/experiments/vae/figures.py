@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from swor.experiments.runs.appearance import appearance
-from swor.experiments.runs.checkpoint import Checkpoint, part_of
+from swor.experiments.runs.checkpoint import Checkpoint
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.images import load
+from swor.experiments.runs.models import part_of
 from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.curves import Curve, grouped, spread
@@ -118,7 +119,10 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
             f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
         )
     vae = make_vae(settings, images.train.shape[-1])
-    vae.load_state_dict(part_of(Checkpoint(run / "checkpoint.pt").load()["model"], "vae."))
+    checkpoint = Checkpoint(run / "checkpoint.pt")
+    content = checkpoint.load()
+    with checkpoint.restoring():
+        vae.load_state_dict(part_of(content["model"], "vae."))
     bands = {
         "images": images.valid[:columns].float(),
         "reconstructions": reconstructions(vae, images.valid[:columns].float()),

@@ -9,6 +9,7 @@ from torch.distributions import Independent, OneHotCategorical
 from swor.estimators.estimator import Estimate
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.images import Images
+from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.vae.model import CategoricalVAE, Posterior
 from swor.experiments.vae.published import SAMPLED_KL
@@ -81,6 +82,14 @@ def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
 def uniform(n: int, c: int) -> Posterior:
     """Return a uniform distribution over n one-hot variables of c categories, with a batch of one."""
     return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
+
+
+def check_sizes(settings: VAESettings) -> None:
+    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
+    outcomes = settings.dims * settings.categories
+    check_memory(16.0 * 2 * 256 * outcomes, "the model (--dims, --categories)")
+    samples = settings.batch_size * settings.samples * outcomes
+    check_memory(4.0 * samples, "a batch (--batch-size, --k, --dims, --categories)")
 
 
 def check_applies(estimator: str, n: int, c: int, k: int) -> None:

@@ -14,9 +14,9 @@ from torch import Tensor
 from swor.diagnostics.streaming import start, update
 from swor.estimators.learned import warm_up
 from swor.experiments.runs.appearance import appearance
-from swor.experiments.runs.checkpoint import load_model
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder
+from swor.experiments.runs.models import load_model
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_results import logged
+import torch
+from run_results import logged, same_weights
 
 from swor.cli import main
+from swor.experiments.lm.settings import LMSettings
+from swor.experiments.lm.task import SortingTask
+from swor.experiments.runs.checkpoint import Checkpoint
 from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.models import kept_settings, load_model
 
 TINY = ["--digits", "2", "--base", "3", "--width", "8", "--heads", "1", "--layers", "1", "--cpu"]
 TINY += ["--batch-size", "4", "--validate-every", "3", "--validation-size", "5", "--log-every", "1"]
@@ -31,10 +36,31 @@ def test_runs_resume_to_the_same_numbers_and_are_drawn(tmp_path: Path) -> None:
     assert (figures / "curves.csv").read_text().count("reinforce,0,train,duplicates") == 6
 
 
+def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["lm", *TINY, "--epochs", "1", "--keep-every", "1", "--out", str(out)]) == 0
+    last = out / "model.safetensors"
+    settings = kept_settings(last, LMSettings)
+    first, model = (SortingTask(settings).model for _ in range(2))
+    load_model(out / "models" / "epoch-0000.safetensors", first)
+    assert same_weights(first, SortingTask(settings).model)
+    load_model(last, model)
+    assert not same_weights(first, model)
+    assert model.lm_head.weight is model.transformer.wte.weight
+    trained = Checkpoint(out / "checkpoint.pt").load()["model"]
+    assert all(torch.equal(trained[name], weight) for name, weight in model.state_dict().items())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["lm", "--k", "1"], "k is 1; expected at least 2"),
+        (["lm", "--learning-rate", "0"], "learning_rate is 0.0; expected more than 0"),
+        (["lm", "--learning-rate", "-1"], "learning_rate is -1.0; expected more than 0"),
+        (["lm", "--validation-size", "0"], "validation_size is 0; expected more than 0"),
+        (["lm", "--digits", "1", "--base", "2", "--k", "14"], "only 13 completions of 1 digits"),
+        (["lm", "--width", "100000000"], "no room for the model (--width"),
+        (["lm", "--batch-size", "1000000000000"], "no room for a batch (--batch-size"),
         (["lm", "--base", "1"], "base is 1; expected at least 2"),
         (["lm", "--digits", "0"], "digits is 0; expected more than 0"),
         (["lm", "--heads", "3"], "expected a width that the heads can share"),

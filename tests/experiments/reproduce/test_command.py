@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -19,6 +20,7 @@ from swor.experiments.reproduce.command import open_folder, run, run_steps
 from swor.experiments.reproduce.settings import FULL, SHORT, Settings
 from swor.experiments.reproduce.steps import Step, all_steps
 from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.lock import locked
 
 
 def note(out: Path) -> None:
@@ -79,6 +81,21 @@ def test_other_sizes_need_another_folder(tmp_path: Path) -> None:
         open_folder(tmp_path / "run", FULL)
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"settings": null}'])
+def test_damaged_settings_are_an_error(content: str, tmp_path: Path) -> None:
+    open_folder(tmp_path / "run", SHORT)
+    (tmp_path / "run" / "settings.json").write_text(content)
+    with pytest.raises(UserError, match=r"in another folder|Give another folder"):
+        open_folder(tmp_path / "run", SHORT)
+
+
+def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path / "run", SHORT).path
+    with locked(folder), pytest.raises(UserError, match=f"in use by process {os.getpid()}"):
+        run(Settings(out=folder, jobs=1), SHORT)
+    assert not (folder / "outcomes").exists()
+
+
 TINY = replace(
     SHORT,
     repeats=20,
@@ -87,7 +104,7 @@ TINY = replace(
     keep_every=1,
     repetitions=4,
     repetitions_before=3,
-    control_steps=2,
+    warm_up=2,
     all_estimators=False,
     steps=2,
     validate_every=1,

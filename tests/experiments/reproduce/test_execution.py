@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("joblib")
+pytest.importorskip("rich")
 
+from rich.console import Console
+
+from swor.experiments.reproduce.command import run_steps
 from swor.experiments.reproduce.execution import (
     Outcome,
     as_completed,
@@ -22,6 +27,7 @@ from swor.experiments.reproduce.execution import (
     perform,
     processes,
 )
+from swor.experiments.reproduce.settings import Settings
 from swor.experiments.reproduce.steps import Step, measure_rules
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.interrupt import terminable
@@ -111,6 +117,39 @@ def test_the_processes_end_with_a_command_that_is_terminated(tmp_path: Path) -> 
     wait_until(lambda: not any(alive(int(note.read_text())) for note in notes))
 
 
+def run_watched_steps(folder: Path) -> None:
+    settings = Settings(out=folder, jobs=2)
+    run_steps([Step(name, linger, 1.0) for name in "ab"], folder, settings, Console())
+
+
+def test_the_processes_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; import test_execution as t; "
+    code += "t.run_watched_steps(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    notes = [tmp_path / name / "pid.txt" for name in "ab"]
+    with subprocess.Popen(command, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL) as main:
+        wait_until(lambda: all(note.exists() and note.read_text() for note in notes))
+        main.kill()
+        main.wait(30)
+    wait_until(lambda: not any(alive(int(note.read_text())) for note in notes), seconds=15)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"name": "step", "colour": 3}'])
+def test_a_damaged_outcome_is_none(content: str, tmp_path: Path) -> None:
+    perform(Step("step", partial(write, "x"), 1.0), tmp_path)
+    (tmp_path / "outcomes" / "step.json").write_text(content)
+    assert not is_done(tmp_path, "step")
+    perform(Step("step", partial(write, "y"), 1.0), tmp_path)
+    assert is_done(tmp_path, "step")
+
+
+def test_a_step_whose_results_were_removed_is_not_done(tmp_path: Path) -> None:
+    perform(Step("step", partial(write, "x"), 1.0), tmp_path)
+    assert is_done(tmp_path, "step")
+    shutil.rmtree(tmp_path / "step")
+    assert not is_done(tmp_path, "step")
+
+
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -120,12 +159,12 @@ def alive(pid: int) -> bool:
     return not state.exists() or state.read_text().split()[2] != "Z"
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(1200):
+def wait_until(condition: Callable[[], bool], seconds: int = 120) -> None:
+    for _ in range(10 * seconds):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("the condition did not become true within 120 s")
+    raise AssertionError(f"the condition did not become true within {seconds} s")
 
 
 @pytest.mark.slow

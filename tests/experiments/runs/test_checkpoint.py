@@ -1,19 +1,23 @@
-"""Checkpoints and kept models: whole files, and errors that say what is wrong with others."""
+"""Checkpoints: whole files that are verified, and errors that say what is wrong with others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import errno
+import hashlib
+import os
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from run_results import same_weights
-from safetensors.torch import save_file
-from torch import nn
-from toy_training import SETTINGS, Toy
+from toy_training import SETTINGS, Plain, Toy
 
-from swor.experiments.runs.checkpoint import keep_model, kept_settings, load_model
+from swor.experiments.runs.checkpoint import FORMAT, Checkpoint
 from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder
+from swor.experiments.runs.settings import as_json
 from swor.experiments.runs.training import train
 
 
@@ -23,14 +27,20 @@ def test_a_killed_write_leaves_the_checkpoint(
     train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
     before = (tmp_path / "checkpoint.pt").read_bytes()
 
-    def full(content: object, path: Path) -> None:
-        path.write_bytes(b"half of it")
-        raise OSError("no space left on device")
+    fsync, calls = os.fsync, []
 
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="no space"):
+    def full(number: int) -> None:
+        calls.append(fsync(number))
+        if len(calls) == 2:  # of the first checkpoint, after the settings
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    RunFolder(tmp_path).write_settings(SETTINGS)
+    monkeypatch.setattr(os, "fsync", full)
+    said = r"checkpoint\.pt could not be written \(No space left on device\).*resume the run"
+    with pytest.raises(UserError, match=said):
         train(Toy(), tmp_path, SETTINGS, resume=True)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
@@ -39,59 +49,50 @@ def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(UserError, match=r"checkpoint\.pt cannot be read.*Restore the file"):
         train(Toy(), tmp_path, SETTINGS, resume=True)
-    torch.save({"format": 99}, tmp_path / "checkpoint.pt")
-    with pytest.raises(UserError, match="has format 99; expected 1"):
+    (tmp_path / "checkpoint.pt").write_bytes(b"swor checkpoint 99\n\n")
+    with pytest.raises(UserError, match="has format '99'; expected 2"):
         train(Toy(), tmp_path, SETTINGS, resume=True)
 
 
-def test_kept_models_can_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "model.safetensors"
-    model, other = (nn.Linear(2, 3).double() for _ in range(2))
-    keep_model(path, model)
-    load_model(path, other)
-    assert same_weights(model, other)
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
+def test_no_altered_byte_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint(tmp_path / "checkpoint.pt")
+    checkpoint.save({"step": 3, "weight": torch.arange(5.0)})
+    content = checkpoint.path.read_bytes()
+    assert torch.equal(checkpoint.load()["weight"], torch.arange(5.0))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("an altered file was loaded"))
+    for at in range(len(content)):
+        altered = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        checkpoint.path.write_bytes(altered)
+        with pytest.raises(UserError, match=r"checkpoint\.pt (cannot be read|has format)"):
+            checkpoint.load()
+    for cut in (content[:-1], content[:100], content[:20], content[:3], b"", content + b"\0"):
+        checkpoint.path.write_bytes(cut)
+        with pytest.raises(UserError, match=r"checkpoint\.pt (cannot be read|has format)"):
+            checkpoint.load()
 
 
-def test_a_part_of_a_kept_model_can_be_read(tmp_path: Path) -> None:
-    model, part = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.Linear(3, 1)}), nn.Linear(3, 1)
-    keep_model(tmp_path / "model.safetensors", model)
-    load_model(tmp_path / "model.safetensors", part, prefix="b.")
-    assert same_weights(model["b"], part)
+def test_an_altered_checkpoint_is_not_resumed(tmp_path: Path) -> None:
+    train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    path = tmp_path / "checkpoint.pt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # in the weights
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="its checksum is not that of its content"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    width: int = 3
-    inner: tuple[int, ...] = field(default=(1, 2))
+@pytest.mark.parametrize("content", [[1, 2], {}, {"settings": 3}, {"settings": as_json(SETTINGS)}])
+def test_a_foreign_checkpoint_is_refused(content: Any, tmp_path: Path) -> None:
+    buffer = BytesIO()
+    torch.save(content, buffer)
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    head = f"swor checkpoint {FORMAT}\n{digest}\n".encode()
+    (tmp_path / "checkpoint.pt").write_bytes(head + buffer.getvalue())
+    with pytest.raises(UserError, match=r"checkpoint\.pt (cannot be read|does not fit this run)"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
 
 
-def test_settings_are_kept_beside_the_weights(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    keep_model(path, nn.Linear(2, 3), Sizes(width=7))
-    assert kept_settings(path, Sizes) == Sizes(width=7)
-
-
-def test_files_that_hold_no_model(tmp_path: Path) -> None:
-    path, model = tmp_path / "model.safetensors", nn.Linear(2, 3)
-    with pytest.raises(UserError, match="--keep-every"):
-        load_model(path, model)
-    path.write_bytes(b"not a model")
-    with pytest.raises(UserError, match="cannot be read as safetensors"):
-        load_model(path, model)
-    keep_model(path, nn.Linear(2, 2))
-    with pytest.raises(UserError, match="expected those of this model"):
-        load_model(path, model)
-    with pytest.raises(UserError, match="another kind of model"):
-        kept_settings(path, Sizes)
-    path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(UserError, match=r"model\.safetensors cannot be read"):
-        load_model(path, model)
-
-
-@pytest.mark.parametrize("settings", ["[]", "{", '{"depth": 3}'])
-def test_settings_that_are_none(tmp_path: Path, settings: str) -> None:
-    path = tmp_path / "model.safetensors"
-    save_file({"weight": torch.ones(3)}, path, {"settings": settings})
-    with pytest.raises(UserError, match="expected those of Sizes"):
-        kept_settings(path, Sizes)
+def test_the_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    train(Plain(), tmp_path, SETTINGS)
+    with pytest.raises(UserError, match="does not fit this run"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toy_training import SETTINGS, Toy
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Toy
 
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.metrics import Meter, read_records
+from swor.experiments.runs.metrics import Meter, Records, read_records
 from swor.experiments.runs.training import train
 
 
@@ -37,6 +42,43 @@ def test_metrics_that_were_cut_are_not_filled_up(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:50])
     with pytest.raises(UserError, match=r"metrics\.jsonl has 50 bytes; expected at least"):
         train(Toy(), tmp_path, SETTINGS, resume=True)
+
+
+def test_numbers_that_json_has_not_are_written_and_read(tmp_path: Path) -> None:
+    def refuse(name: str) -> float:
+        raise AssertionError(f"{name} is not JSON")
+
+    written = {"gap": math.nan, "high": math.inf, "low": -math.inf, "one": 1.0}
+    with Records(tmp_path, 0, 0, enabled=True) as records:
+        records.write("valid", 3, 1, written)
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=refuse)
+    assert line["gap"] == "nan"
+    (read,) = read_records(tmp_path, "valid")
+    assert math.isnan(read["gap"])
+    assert (read["high"], read["low"], read["one"]) == (math.inf, -math.inf, 1.0)
+
+
+FULL = """
+import resource, sys, toy_training as toy
+from dataclasses import replace
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+toy.train(toy.Toy(), Path(sys.argv[1]), replace(toy.SETTINGS, log_every=1, checkpoint_every=0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"), [(4000, r"checkpoint\.pt"), (100, r"(metrics\.jsonl|tensorboard|\.lock)")]
+)
+def test_a_full_disk_is_named(limit: int, name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FULL, str(tmp_path), str(limit)]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, cwd=SCRIPT.parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert re.search(rf"UserError: .*{name} could not be written \(File too large\)", said)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_the_board_has_the_numbers_of_the_metrics(tmp_path: Path) -> None:

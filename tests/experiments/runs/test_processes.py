@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from run_results import logged
 from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy
 
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.processes import is_main, main_first, on_main, together
+from swor.experiments.runs.processes import connect, is_main, main_first, on_main, together
 from swor.experiments.runs.training import train
 
 
@@ -35,7 +36,9 @@ def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dies", [0, 1])
-def test_a_process_that_dies_ends_the_run_which_can_be_resumed(tmp_path: Path, dies: int) -> None:
+def test_a_process_that_dies_ends_the_run_which_can_be_resumed(
+    tmp_path: Path, dies: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
@@ -66,6 +69,20 @@ def test_a_process_that_dies_ends_the_run_which_can_be_resumed(tmp_path: Path, d
     resumed = Toy()
     assert train(resumed, tmp_path, SETTINGS, resume=True)
     assert resumed.calls == 21 - 7  # the end of the first epoch was the last checkpoint
+    assert "was written by 2 processes, and the run continues with 1" in capsys.readouterr().out
+    assert json.loads((tmp_path / "settings.json").read_text())["processes"] == 1
+    again = Toy()
+    assert train(again, tmp_path, SETTINGS, resume=True)
+    assert "processes" not in capsys.readouterr().out  # the last checkpoint is by one process
+
+
+def test_processes_that_were_launched_together_do_not_train_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert connect(cpu=True).num_processes == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")  # after this process was connected to no other
+    with pytest.raises(UserError, match="2 processes were launched together, but 1 train together"):
+        connect(cpu=True)
 
 
 def test_other_errors_are_not_taken_for_the_end_of_a_process() -> None:

@@ -53,7 +53,15 @@ def test_a_resumed_run_has_its_settings_as_defaults(tmp_path: Path) -> None:
         defaults(Example, ["--resume", str(tmp_path / "nowhere")])
 
 
-@pytest.mark.parametrize("content", ["{", "{}", '{"settings": {"depth": 1}}', '{"settings": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "null", "[]", "{", "{}", '{"settings": {"depth": 1}}', '{"settings": 3}'),
+        *('{"settings": null}', '{"settings": {"model": null}}', '{"settings": {"seed": null}}'),
+        *('{"settings": {"seed": 1.5}}', '{"settings": {"cpu": 1}}', '{"settings": {"clip": "x"}}'),
+        *('{"settings": {"sizes": [1, "2"]}}', '{"settings": {"seed": true}}'),
+    ],
+)
 def test_files_without_such_settings(content: str, tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text(content)
     with pytest.raises(UserError, match="does not hold the settings of such a run"):

@@ -13,11 +13,12 @@ import pytest
 import torch
 from run_results import logged, same_weights
 from torch import Tensor
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings
 
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder
 from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.models import kept_settings
 from swor.experiments.runs.training import run, train
 
 
@@ -143,19 +144,111 @@ def test_kept_models_are_those_of_their_epochs(tmp_path: Path) -> None:
     assert kept == ["epoch-0000.safetensors", "epoch-0002.safetensors"]
 
 
-def test_a_command_trains_in_a_folder_and_finishes_there(
+def test_a_command_trains_in_a_folder_and_keeps_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings, finished = replace(SETTINGS, epochs=1, out=tmp_path / "run"), []
-    path = run(Toy(), settings, command="toy", name="toy", finish=finished.append)
+    settings, model = replace(SETTINGS, epochs=1, out=tmp_path / "run"), "model.safetensors"
+    path = run(Toy, settings, command="toy", name="toy", kept=settings)
     assert path == tmp_path / "run"
-    assert finished == [path]
+    assert kept_settings(path / model, ToySettings) == settings
     assert f"The run is in {path}" in capsys.readouterr().out
     assert json.loads((path / "settings.json").read_text())["settings"]["epochs"] == 1
-    again = replace(settings, out=None, resume=path, epochs=3)
+    again, before = replace(settings, out=None, resume=path, epochs=3), (path / model).read_bytes()
     with pytest.raises(KeyboardInterrupt):
-        run(
-            Toy(strike=(2, signal.SIGINT)), again, command="toy", name="toy", finish=finished.append
-        )
-    assert finished == [path]  # it is not finished
+        run(lambda: Toy(strike=(2, signal.SIGINT)), again, command="toy", name="toy")
+    assert (path / model).read_bytes() == before  # it is not finished
     assert f"swor toy --resume {path}" in capsys.readouterr().out
+
+
+def test_a_folder_is_refused_before_the_task_is_made(whole: tuple[Path, Toy]) -> None:
+    def slow() -> Toy:
+        pytest.fail("the task was made first")
+
+    with pytest.raises(UserError, match="nothing is ever overwritten"):
+        run(slow, replace(SETTINGS, out=whole[0]), command="toy", name="toy")
+
+
+def killed_in(folder: Path, *options: str) -> None:
+    command = [sys.executable, str(SCRIPT), str(folder), *options]
+    killed = subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+
+
+def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(
+    whole: tuple[Path, Toy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RunFolder(tmp_path).write_settings(SETTINGS)
+    killed_in(tmp_path, "--kill-in-validation")
+    assert not (tmp_path / "checkpoint.pt").exists()
+    with pytest.raises(UserError, match="seed was 0 and is 3"):
+        train(Toy(), tmp_path, replace(SETTINGS, seed=3), resume=True)
+    assert train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert "has no checkpoint yet: the run starts from its beginning" in capsys.readouterr().out
+    assert logged(tmp_path) == logged(whole[0])
+
+
+def test_a_run_whose_checkpoint_was_removed_does_not_start_again(tmp_path: Path) -> None:
+    RunFolder(tmp_path).write_settings(SETTINGS)
+    train(Toy(), tmp_path, SETTINGS)
+    (tmp_path / "checkpoint.pt").unlink()
+    before = logged(tmp_path)
+    with pytest.raises(UserError, match="expected the checkpoint of a run"):
+        train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert logged(tmp_path) == before
+
+
+def test_drafts_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    killed_in(tmp_path, "--resume", "--kill-in-save")
+    assert [path for path in tmp_path.iterdir() if ".draft" in path.name]
+    assert train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+class Overflowing(Toy):
+    """Refuses its numbers, as a distribution does, once weights are not finite or overflow."""
+
+    def __init__(self, *, at: int, weight: float) -> None:
+        super().__init__()
+        self.at, self.weight = at, weight
+
+    def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().loss(batch, generator)
+        if self.calls == self.at:
+            next(self.model.parameters()).data.fill_(self.weight)
+            raise ValueError("Expected parameter logits to satisfy the constraint\nnan nan nan")
+        return loss, metrics
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (float("nan"), r"the weights 0\.weight are not all finite at step 3.*Training diverged"),
+        (1e300, r"the loss cannot be computed \(Expected .* constraint\) at step 3.*diverged"),
+    ],
+)
+def test_divergence_within_an_epoch_is_explained(weight: float, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        train(Overflowing(at=4, weight=weight), tmp_path, SETTINGS)
+
+
+def test_a_mistake_in_the_first_step_is_no_divergence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Expected parameter"):
+        train(Overflowing(at=1, weight=1.0), tmp_path, SETTINGS)
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path: Path) -> None:
+    train(Toy(), tmp_path, replace(SETTINGS, epochs=1))
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "--resume", "--stop-at", "2"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert any("stopped" in line for line in other.stdout)
+        try:
+            with pytest.raises(UserError, match=f"in use by process {other.pid} on .* since 20"):
+                train(Toy(), tmp_path, SETTINGS, resume=True)
+        finally:
+            other.kill()
+            other.wait()
+    assert (tmp_path / ".lock").exists()  # left behind, and held by nobody
+    assert train(Toy(), tmp_path, SETTINGS, resume=True)
+    assert not (tmp_path / ".lock").exists()

@@ -13,9 +13,9 @@ import torch
 from run_results import logged, same_weights
 
 from swor.cli import main
-from swor.experiments.runs.checkpoint import keep_model
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.models import keep_model
 from swor.experiments.tsp.command import tsp
 from swor.experiments.tsp.model import AttentionModel, load_attention_model
 from swor.experiments.tsp.problem import tour_length

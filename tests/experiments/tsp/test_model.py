@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import swor
-from swor.experiments.runs.checkpoint import keep_model
 from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.models import keep_model
 from swor.experiments.tsp.model import AttentionModel, load_attention_model, over_batch_and_nodes
 from swor.experiments.tsp.settings import ModelSettings
 from swor.samplers.model import log_prob

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -47,6 +48,14 @@ def test_instances_from_files(tmp_path: Path) -> None:
         ("x.csv", "instance,x,y\n0,1,1\n", "at least two nodes"),
         ("x.csv", "instance,x,y\n0,,1\n0,2,2\n", "NaN"),
         ("x.csv", "instance,x,y\n0,1,1\n0,2,2\n1,1,1\n", "different sizes"),
+        (
+            "x.csv",
+            "instance,x,y\n0,1,1\n0,2,2\n,3,3\n1,1,1\n1,2,2\n",
+            "row 3 of .* has no instance",
+        ),
+        ("x.csv", "instance,x,y\na,1,1\n  ,2,2\na,2,2\n", "row 2 of .* has no instance"),
+        ("x.csv", "instance,x,y\n0,True,False\n0,True,True\n", "no number"),
+        ("x.csv", "instance,x,y\n0,1e300,1\n0,2,2\n", "NaN or infinite"),
         ("x.npz", "not a zip", "cannot be read"),
     ],
 )
@@ -63,12 +72,33 @@ def test_files_without_instances(name: str, content: str, message: str, tmp_path
         {"instances": np.array([["a", "b"]])},
         {"instances": np.ones((3, 2))},
         {"instances": np.full((1, 3, 2), np.nan)},
+        {"instances": np.ones((0, 3, 2))},
     ],
 )
 def test_arrays_without_instances(arrays: dict, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(UserError, match="instance"):
         read_instances(tmp_path / "x.npz")
+
+
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    with path.open("wb") as file:
+        np.save(file, np.ones((2, 3, 2)))  # an .npy, renamed
+    with pytest.raises(UserError, match="expected numbers named 'instances'"):
+        read_instances(path)
+    with ZipFile(path, "w") as archive:
+        archive.writestr("instances", "hello")
+    with pytest.raises(UserError, match="expected numbers named 'instances'"):
+        read_instances(path)
+    np.savez_compressed(path, instances=np.ones((2, 3, 2)))
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        try:
+            assert torch.equal(read_instances(path), torch.ones(2, 3, 2))
+        except UserError as error:
+            assert "x.npz" in str(error)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

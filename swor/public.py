@@ -1,0 +1,127 @@
+"""The public names, which ``import swor`` offers and loads when the first of them is used."""
+
+from swor.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.checks import set_validate_values
+from swor.diagnostics.compare import compare
+from swor.diagnostics.enumeration import exact
+from swor.diagnostics.exact_best_of import exact_best_of
+from swor.diagnostics.groups import GroupStatistics, group_statistics
+from swor.diagnostics.variance import gradient_moments
+from swor.estimators.arsm import arsm
+from swor.estimators.best_of import BestOf, best_of
+from swor.estimators.best_of_independent import best_of_independent
+from swor.estimators.binary import arm, disarm
+from swor.estimators.estimator import Estimator
+from swor.estimators.importance import (
+    importance_weighted,
+    normalize,
+    normalized_importance_weighted,
+    risk,
+)
+from swor.estimators.local import local_expectation, local_unordered_set
+from swor.estimators.rebar_relax import ControlVariate, rebar, relax
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.relaxations import gumbel_softmax, reinmax, straight_through
+from swor.estimators.score_function import (
+    deterministic_sum_and_sample_sampled_baseline,
+    reinforce_batch_mean,
+    reinforce_greedy,
+    reinforce_moving_average,
+    reinforce_no_baseline,
+    reinforce_sampled_baseline,
+    reinforce_shared_sampled_baseline,
+    sum_and_sample_sampled_baseline,
+    sum_and_sample_shared_sampled_baseline,
+    unordered_set_no_baseline,
+)
+from swor.estimators.single import reinforce, single_sample
+from swor.estimators.strata import stratified, systematic
+from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
+from swor.estimators.unordered import murthy_variance, unordered_set
+from swor.estimators.vimco import vimco
+from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
+from swor.programs.runs import DistinctRuns
+from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.samplers.distinct import distinct_from_stream
+from swor.samplers.distributions import sample
+from swor.samplers.factorized import Factorized
+from swor.samplers.incremental import DistinctSequences
+from swor.samplers.model import SequenceModel
+from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
+from swor.samplers.strata import stratified_sample, systematic_sample
+from swor.types import Sample, Scheme, Weights
+
+__all__ = [
+    "ESTIMATORS",
+    "Baseline",
+    "BestOf",
+    "ControlVariate",
+    "DistinctRuns",
+    "DistinctSequences",
+    "Estimator",
+    "Factorized",
+    "GroupStatistics",
+    "MovingAverage",
+    "Sample",
+    "Scheme",
+    "SequenceModel",
+    "Weights",
+    "ancestral_sample",
+    "arm",
+    "arsm",
+    "batch_mean",
+    "beam_search",
+    "best_of",
+    "best_of_independent",
+    "compare",
+    "deterministic_sum_and_sample",
+    "deterministic_sum_and_sample_sampled_baseline",
+    "disarm",
+    "distinct_from_stream",
+    "exact",
+    "exact_best_of",
+    "gradient_moments",
+    "greedy",
+    "group_statistics",
+    "gumbel_softmax",
+    "gumbel_top_k",
+    "importance_weighted",
+    "leave_one_out",
+    "local_expectation",
+    "local_unordered_set",
+    "log_prob_ordered",
+    "log_prob_set",
+    "murthy_variance",
+    "normalize",
+    "normalized_importance_weighted",
+    "raj",
+    "rebar",
+    "reinforce",
+    "reinforce_batch_mean",
+    "reinforce_greedy",
+    "reinforce_moving_average",
+    "reinforce_no_baseline",
+    "reinforce_sampled_baseline",
+    "reinforce_shared_sampled_baseline",
+    "reinmax",
+    "relax",
+    "risk",
+    "sample",
+    "sampled_baseline",
+    "set_validate_values",
+    "single_sample",
+    "stochastic_beam_search",
+    "straight_through",
+    "stratified",
+    "stratified_sample",
+    "sum_and_sample",
+    "sum_and_sample_sampled_baseline",
+    "sum_and_sample_shared_sampled_baseline",
+    "systematic",
+    "systematic_sample",
+    "top_k_and_sample",
+    "unordered_set",
+    "unordered_set_no_baseline",
+    "vimco",
+    "with_replacement",
+]

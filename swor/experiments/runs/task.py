@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from swor.experiments.runs.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Batch = TypeVar("Batch")
 
@@ -67,12 +70,14 @@ class Task(ABC, Generic[Batch]):
         optimizer: of these parameters.
         steps: number of steps of an epoch.
         examples: number of records in a step, over all processes, for the throughput.
+        model_settings: what the model is built from, to be kept beside its weights; None for none.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     steps: int
     examples: int
+    model_settings: DataclassInstance | None = None
 
     @abstractmethod
     def batch(self, place: Place) -> Batch:

@@ -218,7 +218,8 @@ class _Loop(Generic[Batch]):
         self.bar.report(epoch, metrics)
         every = self.settings.keep_every
         if self.main and every and epoch % every == 0:
-            keep_model(self.folder / "models" / f"epoch-{epoch:04d}.safetensors", self.task.model)
+            path = self.folder / "models" / f"epoch-{epoch:04d}.safetensors"
+            keep_model(path, self.task.model, self.task.model_settings)
         self._save()
 
     def _log_training(self) -> None:

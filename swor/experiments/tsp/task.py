@@ -95,7 +95,7 @@ class TourTask(Task[Tensor]):
 
     def __init__(self, settings: TSPSettings) -> None:
         check_sizes(settings)
-        self.settings = settings
+        self.settings, self.model_settings = settings, settings.model
         self.estimator = TOUR_ESTIMATORS[settings.estimator]
         self.steps, self.examples = settings.epoch_steps, settings.instances
         with torch.random.fork_rng(devices=[]):

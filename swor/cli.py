@@ -128,9 +128,8 @@ def call(name: str, command: Command, arguments: Sequence[str]) -> int:
     """Read the settings of a command and call it."""
     import tyro
 
-    from swor.experiments.runs.errors import UserError
+    from swor.experiments.runs.errors import UserError, is_out_of_memory
     from swor.experiments.runs.interrupt import terminable
-    from swor.experiments.runs.memory import is_out_of_memory
     from swor.experiments.runs.settings import defaults
 
     module, function = command.function.split(":")

@@ -10,8 +10,8 @@ import torch
 from swor.experiments.bernoulli.figures import trajectory_figure, variance_figure
 from swor.experiments.bernoulli.settings import BernoulliSettings
 from swor.experiments.bernoulli.task import exact_variances, monte_carlo, trajectories
+from swor.experiments.runs.errors import check_memory
 from swor.experiments.runs.folder import open_folder
-from swor.experiments.runs.memory import check_memory
 
 
 def bernoulli(settings: BernoulliSettings) -> Path:

@@ -11,7 +11,7 @@ from swor.diagnostics.groups import group_statistics
 from swor.experiments.lm.problem import Sorting
 from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.best_of import best_of_loss
-from swor.experiments.runs.memory import check_memory
+from swor.experiments.runs.errors import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.integrations.transformers import (
     ancestral_completions,

@@ -1,4 +1,4 @@
-"""Mistakes that the user of a command can correct, and the checks that settings have in common.
+"""Mistakes that the user of a command can correct, and the checks that commands have in common.
 
 Settings check themselves when they are made, in ``__post_init__``, and raise :class:`UserError`.
 """
@@ -6,6 +6,9 @@ Settings check themselves when they are made, in ``__post_init__``, and raise :c
 from __future__ import annotations
 
 import math
+import os
+
+GIB = 2**30
 
 
 class UserError(Exception):
@@ -34,3 +37,41 @@ def check_at_least(settings: object, least: int, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and not value >= least:
             raise UserError(f"{name} is {value}; expected at least {least}.")
+
+
+def check_memory(size: float, what: str) -> None:
+    """Refuse what needs more memory than the machine has.
+
+    Args:
+        size: a lower bound of the memory that is needed, in bytes.
+        what: what needs it, and which settings it depends on.
+
+    >>> check_memory(1e30, "the batch (--batch-size)")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    swor.experiments.runs.errors.UserError: there is no room for the batch (--batch-size): at least ...
+    """
+    there = physical_memory()
+    if there is not None and size > there:
+        raise UserError(
+            f"there is no room for {what}: at least {size / GIB:,.1f} GiB of memory are needed; "
+            f"expected at most the {there / GIB:,.1f} GiB of this machine. Give smaller sizes."
+        )
+
+
+def physical_memory() -> int | None:
+    """The memory of the machine in bytes; None if the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # as on Windows
+        return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory was asked for and not there."""
+    said = ("can't allocate memory", "not enough memory")  # torch, on the CPU
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"  # torch, on an accelerator
+        or (isinstance(error, RuntimeError) and any(words in str(error) for words in said))
+    )

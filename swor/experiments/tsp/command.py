@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.folder import open_folder, require_new
-from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.training import run
 from swor.experiments.tsp.figures import (
     gap_figure,

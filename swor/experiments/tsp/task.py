@@ -12,7 +12,7 @@ from torch import Tensor, distributed
 import swor
 from swor.baselines import batch_mean
 from swor.experiments.runs.best_of import best_of_loss
-from swor.experiments.runs.memory import check_memory
+from swor.experiments.runs.errors import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.distributions import Independent, OneHotCategorical
 
 from swor.estimators.estimator import Estimate
-from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.images import Images
-from swor.experiments.runs.memory import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.vae.model import CategoricalVAE, Posterior
 from swor.experiments.vae.published import SAMPLED_KL

@@ -151,7 +151,14 @@ def _mean_baseline(
         return 0.0
     if baseline == Baseline.GREEDY:
         return float(greedy(f, dist))
-    return baseline if isinstance(baseline, float | int) else "built-in"
+    if isinstance(baseline, float | int):
+        return baseline
+    if baseline != Baseline.BUILT_IN:
+        raise ValueError(
+            f"baseline is {baseline!r}; expected a number or one of {', '.join(map(str, Baseline))}. "
+            "Add the mean of a new baseline here."
+        )
+    return "built-in"
 
 
 def _differentiate(

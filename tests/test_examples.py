@@ -18,7 +18,7 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "latent": lambda example: example.main(steps=8),
     "off_policy": lambda example: example.main(repeats=2000),
     "pass_at_m": lambda example: example.main(count=16),
-    "policy": lambda example: example.main(steps=4),
+    "policy": lambda example: example.main(steps=4, seeds=2),
     "simulator": lambda example: example.main(repeats=5),
     "vae": lambda example: example.main(epochs=2),
 }
@@ -62,6 +62,28 @@ def test_the_vae_learns(capsys: pytest.CaptureFixture[str]) -> None:
     load("vae").main(epochs=3)
     first, _, last = map(float, re.findall(r"ELBO (\S+)", capsys.readouterr().out))
     assert last < first - 2.0
+
+
+def test_distinct_actions_train_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    load("policy").main(steps=100, seeds=4)
+    lines = capsys.readouterr().out.splitlines()
+    less = re.findall(r"(-?\d+\.\d+) ± (\d+\.\d+)", lines[3])
+    assert all(float(mean) > 2.0 * float(error) for mean, error in less[1:])
+    distinct, independent = re.findall(r"(\d+\.\d+) ±", lines[4])
+    assert float(distinct) < float(independent) / 2.0
+
+
+def test_a_constant_in_the_cost_matters_without_a_baseline() -> None:
+    pytest.importorskip("joblib")
+    example = load("distributed")
+    results = [example.train(seed) for seed in range(3)]
+    first, second = (
+        {name: sum(result[title, name] for result in results) for name in example.NAMES}
+        for title in example.SHIFTS
+    )
+    assert min(first, key=first.get) == "sum_and_sample"
+    assert max(second, key=second.get) == "sum_and_sample"
+    assert second["unordered_set"] == pytest.approx(first["unordered_set"], rel=1e-6)
 
 
 def test_temperature_leaves_no_bias(capsys: pytest.CaptureFixture[str]) -> None:

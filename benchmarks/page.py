@@ -35,6 +35,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "samplers": "What does sampling without replacement cost, compared with independent samples?",
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
+    "sequence-training": "And what does their gradient cost, in chunks?",
     "vae": "What does a training step of the categorical VAE cost?",
     "vae-shares": "How is the time of this VAE step divided?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",

@@ -1,15 +1,17 @@
 """`sample_completions` beside `generate` of transformers, on a small GPT-2.
 
-    python benchmarks/sequence.py [--batch-size 2] [--new-tokens 64] [--prompt 16] [--k 4 16] [--repeats 5]
+    python benchmarks/sequence.py [--batch-size 2] [--new-tokens 64] [--prompt 16 256] [--k 4 16]
 
 Ratios of CPU time, taken in turns, and of the memory that a call adds at its peak: to a beam search
-of the same width, and to as many independent samples. The model has 4 layers, is 256 wide and has
-50 257 tokens; nothing ends a completion, so all methods make as many steps.
+of the same width, and to as many independent samples. Then a training step with the largest k, all
+completions at once and in chunks. The model has 4 layers, is 256 wide and has 50 257 tokens; nothing
+ends a completion, so all methods make as many steps.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import resource
 import tempfile
@@ -22,6 +24,7 @@ from measure import report, timings
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import swor
 from swor.integrations.transformers import ancestral_completions, sample_completions
 
 OURS, BEAMS = "sample_completions", "generate(num_beams=k)"
@@ -69,34 +72,74 @@ def resident() -> float:
 
 
 @torch.no_grad()
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in {"batch-size": 2, "new-tokens": 64, "prompt": 16, "repeats": 5}.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--k", type=int, nargs="+", default=[4, 16])
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = small_model()
-    prompts = torch.randint(50_257, (given.batch_size, given.prompt))
+def drawing(model: GPT2LMHeadModel, given: argparse.Namespace) -> list[dict[str, object]]:
+    """Time and memory of completions, beside those of transformers."""
     rows: list[dict[str, object]] = []
-    for k in given.k:
+    for prompt, k in itertools.product(given.prompt, given.k):
+        prompts = torch.randint(50_257, (given.batch_size, prompt))
         functions = methods(model, prompts, k, given.new_tokens)
         memory = {name: added_memory(function) for name, function in functions.items()}
         taken = timings(functions, repeats=given.repeats, seconds=600.0)
         for name, base in ((OURS, BEAMS), (OURS, SAMPLES), (INDEPENDENT, SAMPLES)):
             rows.append(
                 {
+                    "prompt": prompt,
                     "k": k,
                     "method": name,
                     "beside": base,
                     "seconds": taken[name].median,
                     "spread": taken[name].spread,
                     "time ratio": taken[name].median / taken[base].median,
+                    "MB": memory[name],
                     "memory ratio": memory[name] / memory[base],
                 }
             )
-    report("Completions of prompts", rows, "sequence")
+    return rows
+
+
+def training(model: GPT2LMHeadModel, given: argparse.Namespace) -> list[dict[str, object]]:
+    """Time and memory of a sample, its loss and the backward pass, by the size of chunks."""
+    k = max(given.k)
+    prompts = torch.randint(50_257, (given.batch_size, min(given.prompt)))
+
+    def step(chunk: int | None) -> None:
+        sample = sample_completions(
+            model, prompts, k=k, max_new_tokens=given.new_tokens // 2, chunk=chunk
+        )
+        cost = (sample.value % 2).float().mean(-1)
+        swor.unordered_set(sample).loss(cost).mean().backward()
+        model.zero_grad()
+
+    functions = {str(chunk): partial(step, chunk) for chunk in (None, k // 4, 1)}
+    memory = {name: added_memory(function) for name, function in functions.items()}
+    taken = timings(functions, repeats=given.repeats, seconds=300.0)
+    return [
+        {
+            "k": k,
+            "chunk": name,
+            "seconds": taken[name].median,
+            "time ratio": taken[name].median / taken["None"].median,
+            "MB": memory[name],
+            "memory ratio": memory[name] / memory["None"],
+        }
+        for name in functions
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in {"batch-size": 2, "new-tokens": 64, "repeats": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--prompt", type=int, nargs="+", default=[16, 256])
+    parser.add_argument("--k", type=int, nargs="+", default=[4, 16])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = small_model()
+    report("Completions of prompts", drawing(model, given), "sequence")
+    report(
+        "A training step with completions in chunks", training(model, given), "sequence-training"
+    )
 
 
 if __name__ == "__main__":

@@ -14,14 +14,16 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_k
+from swor.integrations.transformers.head import Head, Processor
 from swor.integrations.transformers.networks import evaluating, network
-from swor.integrations.transformers.policy import CompletionPolicy, Processor, check_value
+from swor.integrations.transformers.policy import CompletionPolicy
 from swor.integrations.transformers.prompts import (
     Prompts,
     check_max_new_tokens,
     check_prompts,
     tokens_of,
 )
+from swor.integrations.transformers.scoring import Scorer, check_value
 from swor.integrations.transformers.shards import ranks_of
 from swor.integrations.transformers.wrappers import underlying
 from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
@@ -41,6 +43,7 @@ def sample_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw $k$ different completions of every prompt, a sample without replacement from the model.
@@ -70,6 +73,8 @@ def sample_completions(
             distribution that is sampled from, and ``log_p`` refers to the changed distribution. To train
             the model without it, pass the result of :func:`completion_log_probs` to ``Weights.loss`` as
             ``log_p``.
+        chunk: the number of completions per prompt whose gradient is prepared at a time, as in
+            :func:`completion_log_probs`; None for all of them.
         generator: the source of randomness.
 
     Returns:
@@ -93,7 +98,7 @@ def sample_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor) as policy:
+    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
         sample = stochastic_beam_search(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -108,6 +113,7 @@ def ancestral_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw $k$ independent completions of every prompt, for :func:`swor.reinforce`.
@@ -118,7 +124,7 @@ def ancestral_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor) as policy:
+    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
         sample = ancestral_sample(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -133,6 +139,7 @@ def beam_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    chunk: int | None = None,
 ) -> Sample:
     r"""Find the $k$ most probable completions of every prompt by a beam search, for :func:`swor.risk`.
 
@@ -143,7 +150,7 @@ def beam_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor) as policy:
+    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
         sample = beam_search(policy, k)
     return policy.filled(sample)
 
@@ -183,20 +190,19 @@ def completion_log_probs(
     mask = check_prompts(model, Prompts(input_ids, attention_mask, special))
     check_value(value, len(input_ids))
     ranks = ranks_of(model, input_ids.device)
+    encoded = network(model, input_ids, mask, sharded=ranks is not None)
     checkpointing = underlying(model).is_gradient_checkpointing and model.training
-    policy = CompletionPolicy(
-        network(model, input_ids, mask, sharded=ranks is not None),
-        value.shape[-1],
-        special,
-        cached=ranks is None and not checkpointing,
-        chunk=chunk,
-    )
-    return policy.log_prob(value)
+    cached = ranks is None and not checkpointing
+    return Scorer(encoded, Head(encoded), special, cached=cached, chunk=chunk).log_prob(value)
 
 
 @contextmanager
 def _drawing(
-    model: PreTrainedModel, prompts: Prompts, max_new_tokens: int, processor: Processor | None
+    model: PreTrainedModel,
+    prompts: Prompts,
+    max_new_tokens: int,
+    processor: Processor | None,
+    chunk: int | None,
 ) -> Iterator[CompletionPolicy]:
     """Provide the policy to draw from, with dropout disabled."""
     check_max_new_tokens(max_new_tokens)
@@ -204,13 +210,11 @@ def _drawing(
     with evaluating(model):
         ranks = ranks_of(model, mask.device)
         encoded = network(model, prompts.input_ids, mask, sharded=ranks is not None)
+        head = Head(encoded, processor)
+        # A model that is spread over ranks is called once for a gradient.
+        scorer = Scorer(encoded, head, prompts.tokens, cached=ranks is None, chunk=chunk)
         policy = CompletionPolicy(
-            encoded,
-            max_new_tokens,
-            prompts.tokens,
-            processor=processor,
-            cached=ranks is None,  # a sharded model is called once for a gradient
-            ranks=ranks,
+            encoded, max_new_tokens, prompts.tokens, head, scorer, ranks=ranks
         )
         yield policy
         policy.finish()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from swor.integrations.transformers.caches import checked
 from swor.integrations.transformers.wrappers import underlying
 
 if TYPE_CHECKING:
@@ -181,36 +181,6 @@ def network(
     if underlying(model).config.is_encoder_decoder:
         return EncoderDecoder(model, input_ids, mask, sharded=sharded)
     return Decoder(model, input_ids, mask)
-
-
-def checked(cache: Any) -> Cache:
-    """Check that the rows of a cache can be re-ordered, and return it."""
-    if not hasattr(cache, "reorder_cache"):
-        raise TypeError(
-            f"the model returned {type(cache).__name__} for its past_key_values; expected a "
-            "transformers Cache. Use a model that supports one for generation."
-        )
-    return cache
-
-
-def fork(cache: Cache) -> Cache:
-    """Return a cache that shares the tensors and can be extended independently."""
-    other = copy.copy(cache)
-    if hasattr(cache, "cross_attention_cache"):
-        other.self_attention_cache = fork(cache.self_attention_cache)
-        other.cross_attention_cache = fork(cache.cross_attention_cache)
-        other.is_updated = dict(cache.is_updated)
-    else:
-        other.layers = [_fork_layer(layer) for layer in cache.layers]
-    return other
-
-
-def _fork_layer(layer: Any) -> Any:
-    other = copy.copy(layer)
-    for name, states in vars(layer).items():
-        if isinstance(states, dict):  # of a layer with several states, such as linear attention
-            setattr(other, name, dict(states))
-    return other
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def mask_everything(tokens, logits):
     "change, error, message",
     [
         ({"max_new_tokens": 0}, ValueError, "max_new_tokens is 0; expected at least 1"),
-        ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0; expected a whole number"),
+        ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0; expected an integer"),
         ({"k": 0}, ValueError, "k is 0; expected at least 1"),
         ({"k": 85}, ValueError, "only 21 outcomes"),
         ({"input_ids": torch.zeros(2, 0).long(), "attention_mask": None}, ValueError, "is empty"),

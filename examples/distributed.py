@@ -3,17 +3,20 @@
 Run it with `python examples/distributed.py --jobs 4`. The options `--backend ray` and `--backend dask` need
 the extra `cluster`. Each process has one thread.
 
-It trains a policy over thirty actions, with costs between 0 and 1, and again with 1 subtracted from all
-costs, which changes no optimum. `unordered_set` and `reinforce` compare each cost with a baseline, in which
-the constant cancels: they learn the same. `sum_and_sample` has no baseline. With positive costs it lowers the
-probability of every action that it draws. This keeps the policy exploring, and it comes first. With negative
-costs it raises the probability of every action that it draws. It commits to the first ones, and comes last.
-So its success is due to the sign of the costs, and not to a lower variance.
+It trains a policy over a few actions, of which four are drawn in every step, with costs between 0 and 1, and
+again with 1 subtracted from all costs, which changes no optimum. `unordered_set` and `reinforce` compare each
+cost with a baseline, in which the constant cancels: they learn the same again. `sum_and_sample` has no
+baseline. With positive costs it lowers the probability of every action that it draws, which keeps the policy
+exploring. With negative costs it raises them, and the policy commits to the first actions that it tries.
+
+With `--actions 30`, where four independent actions seldom repeat each other, `unordered_set` and `reinforce`
+are about equal, exploring matters most, and `sum_and_sample` comes first, but with positive costs only.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 import torch
 from torch.distributions import Categorical
@@ -25,14 +28,14 @@ NAMES = ("unordered_set", "reinforce", "sum_and_sample")
 SHIFTS = {"costs from 0 to 1": 0.0, "costs from -1 to 0": -1.0}
 
 
-def train(seed: int) -> dict[tuple[str, str], float]:
+def train(seed: int, actions: int) -> dict[tuple[str, str], float]:
     """Train with each estimator from the same start, and return the final costs above the best one."""
     torch.set_num_threads(1)
     reached = {}
     for (title, shift), name in ((item, name) for item in SHIFTS.items() for name in NAMES):
         generator = torch.Generator().manual_seed(seed)
-        costs = torch.rand(30, dtype=torch.float64, generator=generator) + shift
-        logits = torch.zeros(30, dtype=torch.float64, requires_grad=True)
+        costs = torch.rand(actions, dtype=torch.float64, generator=generator) + shift
+        logits = torch.zeros(actions, dtype=torch.float64, requires_grad=True)
         optimizer = torch.optim.Adam([logits], lr=0.1)
         for _ in range(100):
             dist = Categorical(logits=logits)
@@ -44,10 +47,10 @@ def train(seed: int) -> dict[tuple[str, str], float]:
     return reached
 
 
-def main(seeds: int, jobs: int, backend: str, address: str | None) -> None:
+def main(seeds: int, jobs: int, backend: str, address: str | None, actions: int = 12) -> None:
     """Train with all seeds, and print the means and standard errors."""
     with processes(backend, jobs, address):
-        results = list(as_completed(train, range(seeds), backend))
+        results = list(as_completed(partial(train, actions=actions), range(seeds), backend))
     for title in SHIFTS:
         print(f"Above the best action, {title}, over {seeds} seeds:")
         for name in NAMES:
@@ -61,5 +64,6 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--backend", choices=("loky", "ray", "dask"), default="loky")
     parser.add_argument("--address")
+    parser.add_argument("--actions", type=int, default=12)
     options = parser.parse_args()
-    main(options.seeds, options.jobs, options.backend, options.address)
+    main(options.seeds, options.jobs, options.backend, options.address, options.actions)

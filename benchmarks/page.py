@@ -32,6 +32,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "ratios_growth": "How does their cost grow with k and with the batch?",
     "estimators": "What does the whole loss cost, compared with a hand-written REINFORCE?",
     "storchastic": "What does it cost, compared with another library?",
+    "best_of": "What does the best of m cost, compared with the unordered set estimator?",
     "samplers": "What does sampling without replacement cost, compared with independent samples?",
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",

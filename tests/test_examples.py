@@ -73,8 +73,8 @@ def test_distinct_actions_train_faster(capsys: pytest.CaptureFixture[str]) -> No
     assert float(distinct) < float(independent) / 2.0
 
 
-@pytest.mark.parametrize(("actions", "best"), [(12, "unordered_set"), (30, "sum_and_sample")])
-def test_a_constant_in_the_cost_matters_without_a_baseline(actions: int, best: str) -> None:
+@pytest.mark.parametrize("actions", [12, 30])
+def test_a_constant_in_the_cost_matters_without_a_baseline(actions: int) -> None:
     pytest.importorskip("joblib")
     example = load("distributed")
     results = [example.train(seed, actions) for seed in range(3)]
@@ -82,7 +82,7 @@ def test_a_constant_in_the_cost_matters_without_a_baseline(actions: int, best: s
         {name: sum(result[title, name] for result in results) for name in example.NAMES}
         for title in example.SHIFTS
     )
-    assert min(first, key=first.get) == best
+    assert second["sum_and_sample"] > 2.0 * first["sum_and_sample"]
     assert max(second, key=second.get) == "sum_and_sample"
     assert second["unordered_set"] == pytest.approx(first["unordered_set"], rel=1e-6)
 

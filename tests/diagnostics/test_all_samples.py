@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from five_outcomes import logits
 
 from swor.diagnostics.all_samples import all_samples, threshold_nodes
 from swor.types import Scheme
 
 WITHOUT, WITH, TOP = Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT, Scheme.TOP_K_AND_SAMPLE
-
-
-PROBABILITIES = (0.4, 0.25, 0.2, 0.1, 0.05)
-
-
-def logits(probabilities: tuple[float, ...] = PROBABILITIES) -> Tensor:
-    return torch.tensor(probabilities, dtype=torch.float64).log().requires_grad_()
 
 
 @pytest.mark.parametrize("scheme", [WITH, WITHOUT, TOP])

@@ -7,42 +7,18 @@ import math
 import mpmath
 import pytest
 import torch
+from five_outcomes import COSTS, cost, generator, logits, moments
 from torch import Tensor
 from torch.distributions import Categorical
 
 import swor
 from swor.diagnostics import enumeration
 from swor.diagnostics.all_samples import all_samples
-from swor.diagnostics.enumeration import ExactMoments, exact_moments
+from swor.diagnostics.enumeration import exact_moments
 from swor.estimators.sums import sum_and_sample
 from swor.types import Sample, Scheme, Weights
 
 WITHOUT, WITH, TOP = Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT, Scheme.TOP_K_AND_SAMPLE
-
-
-PROBABILITIES = (0.4, 0.25, 0.2, 0.1, 0.05)
-
-
-COSTS = torch.tensor([1.0, -0.5, 2.0, 0.3, 4.0], dtype=torch.float64)
-
-
-def cost(index: Tensor) -> Tensor:
-    return COSTS[index]
-
-
-def logits(probabilities: tuple[float, ...] = PROBABILITIES) -> Tensor:
-    return torch.tensor(probabilities, dtype=torch.float64).log().requires_grad_()
-
-
-def moments(rule, scheme, k, **options) -> ExactMoments:
-    parameter = logits()
-    return exact_moments(
-        rule, scheme, cost, Categorical(logits=parameter), k, [parameter], **options
-    )
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize(

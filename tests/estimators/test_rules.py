@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from four_outcomes import N, Problem
 from problems import log_probabilities, seeded
 from torch.distributions import Categorical
 
@@ -23,29 +24,6 @@ BIASED = sorted(name for name, entry in RULES.items() if not entry.unbiased)
 
 
 DISTINCT = sorted(n for n, e in RULES.items() if e.scheme == swor.Scheme.WITHOUT_REPLACEMENT)
-
-
-N = 4
-
-
-class Problem:
-    """A categorical over N outcomes, and a cost that has parameters of its own."""
-
-    def __init__(self, scale=1.0, seed=0):
-        self.theta = scale * torch.randn(N, dtype=torch.float64, generator=seeded(seed))
-        self.phi = torch.randn(N, dtype=torch.float64, generator=seeded(seed + 1))
-        self.parameters = [self.theta.requires_grad_(), self.phi.requires_grad_()]
-
-    @property
-    def dist(self):
-        return Categorical(logits=self.theta)
-
-    def cost(self, x):
-        return torch.sin(self.phi)[x] * (1.0 + x) + self.theta.square()[x]
-
-    def gradient(self):
-        value = swor.exact(self.cost, self.dist)
-        return value, torch.cat(torch.autograd.grad(value, self.parameters))
 
 
 def worst_bias(entry, k, scale, **options):

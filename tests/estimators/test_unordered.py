@@ -8,35 +8,13 @@ from itertools import permutations
 import mpmath
 import pytest
 import torch
+from four_outcomes import Problem
 from problems import log_probabilities, seeded
-from torch.distributions import Categorical
 
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.diagnostics.enumeration import exact_moments
 from swor.math.murthy import variance_of_pairs
-
-N = 4
-
-
-class Problem:
-    """A categorical over N outcomes, and a cost that has parameters of its own."""
-
-    def __init__(self, scale=1.0, seed=0):
-        self.theta = scale * torch.randn(N, dtype=torch.float64, generator=seeded(seed))
-        self.phi = torch.randn(N, dtype=torch.float64, generator=seeded(seed + 1))
-        self.parameters = [self.theta.requires_grad_(), self.phi.requires_grad_()]
-
-    @property
-    def dist(self):
-        return Categorical(logits=self.theta)
-
-    def cost(self, x):
-        return torch.sin(self.phi)[x] * (1.0 + x) + self.theta.square()[x]
-
-    def gradient(self):
-        value = swor.exact(self.cost, self.dist)
-        return value, torch.cat(torch.autograd.grad(value, self.parameters))
 
 
 def conditional_mean(rule, k, cost, log_probs):

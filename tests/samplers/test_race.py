@@ -7,13 +7,12 @@ import math
 import pytest
 import torch
 from problems import log_probabilities, seeded
+from sampling_laws import DRAWS
 
 import swor
 from swor.samplers import factorized
 from swor.samplers.beams import search
 from swor.samplers.race import perturb_children
-
-DRAWS = 40_000
 
 
 @pytest.mark.parametrize("draw", ["gumbel_top_k", "blocks", "beams", "stream", "fused"])

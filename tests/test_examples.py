@@ -17,10 +17,16 @@ SMALL: dict[str, Callable[[ModuleType], None]] = {
     "latent": lambda example: example.main(steps=8),
     "off_policy": lambda example: example.main(repeats=2000),
     "policy": lambda example: example.main(steps=4),
+    "recommend": lambda example: example.main(steps=1, repeats=2),
     "vae": lambda example: example.main(epochs=2),
 }
 TESTED_ELSEWHERE = {"compare_estimators": "test_diagnostics.py"}
-NEEDS = {"distributed": "joblib", "language_model": "transformers", "vae": "sklearn"}
+NEEDS = {
+    "distributed": "joblib",
+    "language_model": "transformers",
+    "recommend": "transformers",
+    "vae": "sklearn",
+}
 
 
 def load(name: str) -> ModuleType:
@@ -58,3 +64,11 @@ def test_temperature_leaves_no_bias(capsys: pytest.CaptureFixture[str]) -> None:
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     assert len(lines) == 4
     assert all(float(bias) < 3.0 * float(noise) for bias, noise in lines)
+
+
+def test_scoring_without_the_catalogue_is_biased(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers")
+    load("recommend").main(steps=0, repeats=40)
+    lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
+    (ours, noise), (common, common_noise) = ((float(b), float(n)) for b, n in lines)
+    assert ours < 2.0 * noise and common > 3.0 * common_noise

@@ -14,14 +14,17 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_k
-from swor.integrations.transformers.head import Head, Processor
+from swor.integrations.transformers.catalogue import Catalogue
+from swor.integrations.transformers.head import Head
 from swor.integrations.transformers.networks import evaluating, network
 from swor.integrations.transformers.policy import CompletionPolicy
+from swor.integrations.transformers.processors import Processor
 from swor.integrations.transformers.prompts import (
     Prompts,
     check_max_new_tokens,
     check_prompts,
     tokens_of,
+    vocabulary,
 )
 from swor.integrations.transformers.scoring import Scorer, check_value
 from swor.integrations.transformers.shards import ranks_of
@@ -43,6 +46,7 @@ def sample_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
@@ -72,6 +76,7 @@ def sample_completions(
             as a ``LogitsProcessorList`` (temperature, top-p, bans). It defines the distribution that
             is sampled from, and ``log_p`` is under that distribution: to train the model without
             it, give :func:`completion_log_probs` to ``Weights.loss`` as ``log_p``.
+        catalogue: restricts completions to its items; ``log_p`` is under the restricted distribution.
         chunk: the number of completions per prompt whose gradient is prepared at a time, as in
             :func:`completion_log_probs`; all if None.
         generator: the source of randomness.
@@ -97,7 +102,8 @@ def sample_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = stochastic_beam_search(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -112,6 +118,7 @@ def ancestral_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
@@ -123,7 +130,8 @@ def ancestral_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = ancestral_sample(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -138,6 +146,7 @@ def beam_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
 ) -> Sample:
     r"""The $k$ likeliest completions that a beam search finds, for :func:`swor.risk`; not random.
@@ -148,7 +157,8 @@ def beam_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = beam_search(policy, k)
     return policy.filled(sample)
 
@@ -161,6 +171,8 @@ def completion_log_probs(
     attention_mask: Tensor | None = None,
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
+    logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
 ) -> Tensor:
     r"""$\log p(x) = \sum_t \log p(x_t \mid x_{<t})$ of completions, with gradient, in one pass.
@@ -175,6 +187,8 @@ def completion_log_probs(
         attention_mask: (batch, tokens), 0 for padding; None if there is none.
         eos_token_id: as in :func:`sample_completions`.
         pad_token_id: the token that prompts are padded with, to tell a missing attention mask.
+        logits_processor: as in :func:`sample_completions`: the distribution that is scored under.
+        catalogue: likewise; what is no item has the log-probability −inf.
         chunk: the number of completions per prompt at a time: the activations of one chunk are kept
             in memory, and those of the others computed again in the backward pass.
 
@@ -188,7 +202,10 @@ def completion_log_probs(
     encoded = network(model, input_ids, mask, sharded=ranks is not None)
     checkpointing = underlying(model).is_gradient_checkpointing and model.training
     cached = ranks is None and not checkpointing
-    return Scorer(encoded, Head(encoded), special, cached=cached, chunk=chunk).log_prob(value)
+    if catalogue is not None:
+        catalogue.check(special, vocabulary(model), max(value.shape[-1], catalogue.length))
+    head = Head(encoded, special, processor=logits_processor, catalogue=catalogue)
+    return Scorer(encoded, head, special, cached=cached, chunk=chunk).log_prob(value)
 
 
 @contextmanager
@@ -197,15 +214,18 @@ def _drawing(
     prompts: Prompts,
     max_new_tokens: int,
     processor: Processor | None,
+    catalogue: Catalogue | None,
     chunk: int | None,
 ) -> Iterator[CompletionPolicy]:
     """The policy to draw from, without dropout."""
     check_max_new_tokens(max_new_tokens)
     mask = check_prompts(model, prompts)
+    if catalogue is not None:
+        catalogue.check(prompts.tokens, vocabulary(model), max_new_tokens)
     with evaluating(model):
         ranks = ranks_of(model, mask.device)
         encoded = network(model, prompts.input_ids, mask, sharded=ranks is not None)
-        head = Head(encoded, processor)
+        head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
         # A model that is spread over ranks is called once for a gradient.
         scorer = Scorer(encoded, head, prompts.tokens, cached=ranks is None, chunk=chunk)
         policy = CompletionPolicy(

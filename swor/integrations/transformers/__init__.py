@@ -1,5 +1,6 @@
 """Distinct completions of Hugging Face language models, and their log-probabilities."""
 
+from swor.integrations.transformers.catalogue import Catalogue
 from swor.integrations.transformers.completions import (
     ancestral_completions,
     beam_completions,
@@ -8,6 +9,7 @@ from swor.integrations.transformers.completions import (
 )
 
 __all__ = [
+    "Catalogue",
     "ancestral_completions",
     "beam_completions",
     "completion_log_probs",

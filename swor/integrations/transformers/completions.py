@@ -14,14 +14,17 @@ import torch
 from torch import Tensor
 
 from swor.checks import check_k
-from swor.integrations.transformers.head import Head, Processor
+from swor.integrations.transformers.catalogue import Catalogue
+from swor.integrations.transformers.head import Head
 from swor.integrations.transformers.networks import evaluating, network
 from swor.integrations.transformers.policy import CompletionPolicy
+from swor.integrations.transformers.processors import Processor
 from swor.integrations.transformers.prompts import (
     Prompts,
     check_max_new_tokens,
     check_prompts,
     tokens_of,
+    vocabulary,
 )
 from swor.integrations.transformers.scoring import Scorer, check_value
 from swor.integrations.transformers.shards import ranks_of
@@ -43,6 +46,7 @@ def sample_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
@@ -73,6 +77,8 @@ def sample_completions(
             distribution that is sampled from, and ``log_p`` refers to the changed distribution. To train
             the model without it, pass the result of :func:`completion_log_probs` to ``Weights.loss`` as
             ``log_p``.
+        catalogue: the items that completions are restricted to; ``log_p`` refers to the restricted
+            distribution.
         chunk: the number of completions per prompt whose gradient is prepared at a time, as in
             :func:`completion_log_probs`; None for all of them.
         generator: the source of randomness.
@@ -98,7 +104,8 @@ def sample_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = stochastic_beam_search(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -113,6 +120,7 @@ def ancestral_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
@@ -124,7 +132,8 @@ def ancestral_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = ancestral_sample(policy, k, generator=generator)
     return policy.filled(sample)
 
@@ -139,6 +148,7 @@ def beam_completions(
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
     logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
 ) -> Sample:
     r"""Find the $k$ most probable completions of every prompt by a beam search, for :func:`swor.risk`.
@@ -150,7 +160,8 @@ def beam_completions(
     check_k(k)
     special = tokens_of(model, eos_token_id, pad_token_id)
     prompts = Prompts(input_ids, attention_mask, special)
-    with _drawing(model, prompts, max_new_tokens, logits_processor, chunk) as policy:
+    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
+    with drawing as policy:
         sample = beam_search(policy, k)
     return policy.filled(sample)
 
@@ -163,6 +174,8 @@ def completion_log_probs(
     attention_mask: Tensor | None = None,
     eos_token_id: int | Sequence[int] | None = None,
     pad_token_id: int | None = None,
+    logits_processor: Processor | None = None,
+    catalogue: Catalogue | None = None,
     chunk: int | None = None,
 ) -> Tensor:
     r"""Compute the log-probabilities of completions, with gradient, in one pass.
@@ -179,6 +192,9 @@ def completion_log_probs(
         attention_mask: (batch, tokens), 0 for padding; None if there is no padding.
         eos_token_id: as in :func:`sample_completions`.
         pad_token_id: the token with which prompts are padded, to detect a missing attention mask.
+        logits_processor: as in :func:`sample_completions`; it defines the distribution of the scores.
+        catalogue: as in :func:`sample_completions`; a completion that is no item has the
+            log-probability −inf.
         chunk: the number of completions per prompt that are processed at a time. Only the activations of
             one chunk are in memory; they are computed again in the backward pass. None processes all of
             them at once.
@@ -193,7 +209,10 @@ def completion_log_probs(
     encoded = network(model, input_ids, mask, sharded=ranks is not None)
     checkpointing = underlying(model).is_gradient_checkpointing and model.training
     cached = ranks is None and not checkpointing
-    return Scorer(encoded, Head(encoded), special, cached=cached, chunk=chunk).log_prob(value)
+    if catalogue is not None:
+        catalogue.check(special, vocabulary(model), max(value.shape[-1], catalogue.length))
+    head = Head(encoded, special, processor=logits_processor, catalogue=catalogue)
+    return Scorer(encoded, head, special, cached=cached, chunk=chunk).log_prob(value)
 
 
 @contextmanager
@@ -202,15 +221,18 @@ def _drawing(
     prompts: Prompts,
     max_new_tokens: int,
     processor: Processor | None,
+    catalogue: Catalogue | None,
     chunk: int | None,
 ) -> Iterator[CompletionPolicy]:
     """Provide the policy to draw from, with dropout disabled."""
     check_max_new_tokens(max_new_tokens)
     mask = check_prompts(model, prompts)
+    if catalogue is not None:
+        catalogue.check(prompts.tokens, vocabulary(model), max_new_tokens)
     with evaluating(model):
         ranks = ranks_of(model, mask.device)
         encoded = network(model, prompts.input_ids, mask, sharded=ranks is not None)
-        head = Head(encoded, processor)
+        head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
         # A model that is spread over ranks is called once for a gradient.
         scorer = Scorer(encoded, head, prompts.tokens, cached=ranks is None, chunk=chunk)
         policy = CompletionPolicy(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
+from swor.integrations.transformers.catalogue import Catalogue
 from swor.integrations.transformers.networks import Network
+from swor.integrations.transformers.processors import Processor, steps_of
+from swor.integrations.transformers.prompts import Tokens
 from swor.math.logspace import working_dtype
-
-Processor = Callable[[Tensor, Tensor], Tensor]  # (token ids, logits) -> logits
 
 
 class Head:
@@ -18,22 +17,37 @@ class Head:
 
     Args:
         network: the model and the prompts.
+        tokens: those that end completions.
         processor: changes the logits, and so the distribution.
+        catalogue: what completions are restricted to, before the processor sees the logits.
     """
 
-    def __init__(self, network: Network, processor: Processor | None = None) -> None:
-        self.network, self.processor = network, processor
+    def __init__(
+        self,
+        network: Network,
+        tokens: Tokens,
+        *,
+        processor: Processor | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        self.network, self.steps, self.catalogue = network, steps_of(processor), catalogue
+        self.end = tokens.ends[0] if tokens.ends else None
 
     @property
     def plain(self) -> bool:
         """Whether the distribution is that of the logits, whatever came before."""
-        return self.processor is None
+        return not self.steps and self.catalogue is None
 
     def log_probs(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> Tensor:
         """Log-probabilities of what follows ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols)."""
         logits = logits.to(working_dtype(logits.dtype))
-        if self.processor is not None:
-            logits = self.processor(self.network.context(tokens, owners), logits)
+        if self.catalogue is not None:
+            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
+            logits = logits.masked_fill(~allowed, -torch.inf)
+        if self.steps:
+            context = self.network.context(tokens, owners)
+            for step in self.steps:
+                logits = step(context, logits, owners)
             self._check(logits, tokens, owners)
         return torch.log_softmax(logits, -1)
 

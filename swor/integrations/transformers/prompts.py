@@ -48,7 +48,7 @@ def tokens_of(
     defaults = inside.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
     ends = () if given is None else (given,) if isinstance(given, int) else tuple(given)
-    symbols = inside.config.get_text_config(decoder=True).vocab_size
+    symbols = vocabulary(inside)
     for end in ends:
         if not 0 <= end < symbols:
             raise ValueError(
@@ -57,6 +57,12 @@ def tokens_of(
             )
     pad = defaults.pad_token_id if pad_token_id is None else pad_token_id
     return Tokens(ends, (ends[0] if ends else 0) if pad is None else pad)
+
+
+def vocabulary(model: PreTrainedModel) -> int:
+    """The number of tokens that the model knows."""
+    size: int = underlying(model).config.get_text_config(decoder=True).vocab_size
+    return size
 
 
 def _check_cached(model: PreTrainedModel) -> None:

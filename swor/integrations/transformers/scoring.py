@@ -93,7 +93,8 @@ class Scorer:
         """As above, token by token, since each may change the distribution of the next."""
         total = torch.zeros_like(logits[:, 0, 0], dtype=working_dtype(logits.dtype))
         for t in range(tokens.shape[-1]):
-            rows = counts[:, t].nonzero().squeeze(-1)
+            possible = total.detach() > -torch.inf  # after an impossible token there is no next one
+            rows = (counts[:, t] & possible).nonzero().squeeze(-1)
             log_probs = self.head.log_probs(logits[rows, t], tokens[rows, :t], owners[rows])
             chosen = log_probs.gather(-1, tokens[rows, t].unsqueeze(-1)).squeeze(-1)
             total = total.index_add(0, rows, chosen)

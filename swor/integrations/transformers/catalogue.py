@@ -1,0 +1,110 @@
+"""A catalogue: completions are its items, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from swor.integrations.transformers.prompts import Tokens
+from swor.integrations.transformers.trie import make_trie
+
+
+class Catalogue:
+    r"""Token sequences of which every completion is one, such as the products of a shop.
+
+    The next token is drawn among those that lead to an item,
+
+    $$p(x_t \mid x_{<t}) \propto \exp(\text{logit}(x_t)) \; [\text{an item begins with } x_{\le t}],$$
+
+    and log-probabilities and gradients are of this distribution. To draw with a catalogue and score
+    without it is a common mistake: the gradient is then biased. An item ends with the first token
+    that ends completions, unless ``max_new_tokens`` cuts it off there.
+
+    Args:
+        items: the token ids of every item, without a token that ends it; all different.
+
+    >>> catalogue = Catalogue([[5, 1], [5, 2], [7]])
+    >>> catalogue.length  # of the longest item: enough for max_new_tokens
+    2
+    >>> catalogue.index(torch.tensor([[[5, 2], [7, 0]]]))
+    tensor([[1, 2]])
+    """
+
+    def __init__(self, items: Sequence[Sequence[int]]) -> None:
+        paths = [tuple(map(int, item)) for item in items]
+        _check_items(paths)
+        self.lengths = sorted({len(path) for path in paths})
+        self.trie = make_trie(paths)
+
+    @property
+    def length(self) -> int:
+        """The number of tokens of the longest item."""
+        return self.lengths[-1]
+
+    def allowed(self, tokens: Tensor, symbols: int, end: int | None) -> Tensor:
+        """Which tokens may follow ``tokens`` (rows, t), (rows, symbols); ``end`` where an item ends."""
+        self.trie = self.trie.to(tokens.device)
+        node = self.trie.walk(tokens)
+        mask = self.trie.children(node, symbols)
+        if end is not None:
+            mask[:, end] = self.trie.item_at(node) >= 0
+        return mask
+
+    def index(self, value: Tensor) -> Tensor:
+        """The longest item that each completion begins with, (*batch,) of (*batch, n); −1 for none.
+
+        Args:
+            value: completions, as :func:`sample_completions` returns.
+        """
+        self.trie = self.trie.to(value.device)
+        node = torch.zeros(value.shape[:-1], dtype=torch.long, device=value.device)
+        found = torch.full_like(node, -1)
+        for column in value.unbind(-1):
+            node = self.trie.step(node, column)
+            item = self.trie.item_at(node)
+            found = torch.where(item >= 0, item, found)
+        return found
+
+    def check(self, tokens: Tokens, symbols: int, max_new_tokens: int) -> None:
+        """Every item is a completion of the model."""
+        if self.trie.width > symbols:
+            raise ValueError(
+                f"an item has the token {self.trie.width - 1}, but the model has {symbols} tokens; "
+                "expected items in the model's own tokens."
+            )
+        if max_new_tokens < self.length:
+            raise ValueError(
+                f"max_new_tokens is {max_new_tokens}, but the longest item of the catalogue has "
+                f"{self.length} tokens. Give max_new_tokens=catalogue.length."
+            )
+        if not tokens.ends and self.lengths != [max_new_tokens]:
+            raise ValueError(
+                f"items have {self.lengths} tokens, and nothing ends a completion before it has "
+                f"max_new_tokens={max_new_tokens}. Give eos_token_id, or items of this length."
+            )
+        for end in tokens.ends:
+            if bool((self.trie.token == end).any()):
+                raise ValueError(
+                    f"an item has the token {end}, which ends completions; expected items without it: "
+                    "it is added where an item ends."
+                )
+
+
+def _check_items(paths: list[tuple[int, ...]]) -> None:
+    if not paths or not all(paths):
+        raise ValueError(
+            "the catalogue is empty or has an empty item; expected one or more items, each with one or "
+            "more tokens."
+        )
+    if min(map(min, paths)) < 0:
+        raise ValueError("an item has a negative token; expected token ids, from 0 on.")
+    seen: dict[tuple[int, ...], int] = {}
+    for number, path in enumerate(paths):
+        if path in seen:
+            raise ValueError(
+                f"items {seen[path]} and {number} are both {list(path)}; expected different items. Leave "
+                "one out, or give it tokens of its own."
+            )
+        seen[path] = number

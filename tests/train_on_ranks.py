@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tiny_trainer
 import torch
+import torch.distributed as dist
 from accelerate import DistributedType, PartialState
 from torch.distributed.tensor import DTensor
 
@@ -68,6 +69,8 @@ def main() -> None:
     }
     rank = run.accelerator.process_index
     (given.folder / f"rank-{rank}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()  # threads that are left at exit may abort it
 
 
 if __name__ == "__main__":

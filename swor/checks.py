@@ -70,6 +70,19 @@ def check_not_nan(name: str, log_p: Tensor) -> None:
         )
 
 
+def check_finite(name: str, given: Tensor, *, minus_infinity: bool = False) -> None:
+    """Check that the numbers of a sample are finite; log-probabilities may also be −inf."""
+    if not may_validate(given):
+        return
+    allowed = given < torch.inf if minus_infinity else given.isfinite()
+    if not bool(allowed.all()):
+        raise ValueError(
+            f"{name} contains NaN or an infinite number; expected a finite number for every "
+            "sample. Check the computation that produced it; the estimate would be NaN as well. "
+            "Mask an impossible outcome in the distribution, not by its cost."
+        )
+
+
 def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     """Check that two tensors have the same device and precision; half precision counts as float32."""
     if given.device != like.device:

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor.checks import check_same, check_shape, may_validate
+from swor.checks import check_finite, check_same, check_shape
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
@@ -187,7 +187,7 @@ class Weights:
                     f"baseline has shape {tuple(baseline.shape)}; expected one that broadcasts to "
                     f"the cost, {tuple(cost.shape)}. Add an axis, for instance with baseline[..., None]."
                 )
-            self._check_finite("baseline", baseline, baseline.isfinite())
+            check_finite("baseline", baseline)
             return baseline.detach()
         if isinstance(baseline, str):
             if baseline != "built-in":
@@ -201,16 +201,7 @@ class Weights:
     def _check(self, given: Tensor, name: str = "cost") -> None:
         check_shape(name, given, tuple(self.weight.shape), "one number for every sample")
         check_same(name, given, "the weights", self.weight)
-        self._check_finite(name, given, given.isfinite() if name == "cost" else given < torch.inf)
-
-    @staticmethod
-    def _check_finite(name: str, given: Tensor, allowed: Tensor) -> None:
-        if may_validate(given) and not bool(allowed.all()):
-            raise ValueError(
-                f"{name} contains NaN or an infinite number; expected a finite number for every "
-                "sample. Check the computation that produced it; the estimate would be NaN as well. "
-                "Mask an impossible outcome in the distribution, not by its cost."
-            )
+        check_finite(name, given, minus_infinity=name == "log_p")
 
 
 def score(log_p: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor.checks import check_count, check_same, check_shape, may_inspect, may_validate
+from swor.checks import check_count, check_finite, check_same, check_shape, may_inspect
 from swor.math.best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.types import Sample, Scheme, score
 
@@ -106,14 +106,7 @@ def check_values(name: str, given: Tensor, sample: Sample) -> None:
     """One number for every sample: finite, or a log-probability that may be −inf."""
     check_shape(name, given, tuple(sample.log_p.shape), "one number for every sample")
     check_same(name, given, "the sample", sample.log_p)
-    if not may_validate(given):
-        return
-    allowed = given.isfinite() if name == "f" else given < torch.inf
-    if not bool(allowed.all()):
-        raise ValueError(
-            f"{name} contains NaN or infinity; expected a number for every sample. Look for the "
-            "step that made it: an estimate from it would be NaN as well."
-        )
+    check_finite(name, given, minus_infinity=name == "log_p")
 
 
 def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:

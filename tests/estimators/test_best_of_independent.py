@@ -124,5 +124,5 @@ def test_what_is_refused():
         swor.best_of_independent(sample, 2, baseline="mean")
     with pytest.raises(ValueError, match=r"best_of_independent was given .* 'without_replacement'"):
         swor.best_of_independent(swor.gumbel_top_k(torch.zeros(4).log_softmax(-1), 2), 1)
-    with pytest.raises(ValueError, match="f contains NaN or infinity"):
+    with pytest.raises(ValueError, match="f contains NaN or an infinite number"):
         swor.best_of_independent(sample, 2).loss(f * torch.nan)

@@ -163,7 +163,8 @@ class Weights:
         weights = self if log_p is None else self.off_policy(log_p)
         advantage = cost - weights._subtract(cost.detach(), baseline)
         change = torch.exp(score(weights.log_p)) - 1.0  # exactly 0; expm1 has no gradient compiled
-        return (weights.weight * (cost + change * advantage)).sum(-1)
+        pathwise, score_function = weights.weight * cost, (weights.weight * advantage) * change
+        return (pathwise + score_function).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:
         r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.
@@ -206,7 +207,7 @@ class Weights:
 
 def score(log_p: Tensor) -> Tensor:
     r"""Return $\log p - \bot(\log p)$: zero, with the gradient of $\log p$, or no gradient if p is 0."""
-    log_p = log_p.masked_fill(log_p == -torch.inf, 0.0)
+    log_p = log_p.clamp(min=torch.finfo(log_p.dtype).min)  # which has no gradient at −inf
     return log_p - log_p.detach()
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations, permutations
 
+import pytest
 import torch
 from problems import chi_square
 
 import swor
 
 DRAWS = 40_000
+
+
+WAYS = ("race", "blocks", "stream")
+
+
+def draw_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the samplers of a categorical variable use one of their methods for any number of outcomes."""
+    monkeypatch.setattr("swor.samplers.outcomes.SPARSE", 0 if way == "stream" else 10**9)
+    monkeypatch.setattr("swor.samplers.tree_race.SMALL", 1 if way == "blocks" else 10**9)
 
 
 def ordered_law(log_p: dict, k):

@@ -51,7 +51,7 @@ BAD = {
         lambda: swor.stochastic_beam_search(
             swor.Factorized(torch.tensor([[0.0, -torch.inf], [0.5, 0.5]]).log_softmax(-1)), 3
         ),
-        "only 2 sequences of positive probability",
+        "only 2 outcomes of positive probability",
     ),
     "top k too large": (lambda: swor.top_k_and_sample(LOG_PROBS, 6), "only 5 outcomes"),
     "m too large": (

@@ -10,7 +10,7 @@ from torch import Tensor
 from swor.checks import check_k
 from swor.math.logspace import working_dtype
 from swor.samplers.model import (
-    SampledSequences,
+    DistinctValues,
     SequenceModel,
     State,
     all_ended,
@@ -37,7 +37,7 @@ def search(
     *,
     generator: torch.Generator | None = None,
     stochastic: bool = True,
-) -> SampledSequences:
+) -> DistinctValues:
     """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
 
     Args:
@@ -69,7 +69,7 @@ def search(
     if k > beams.log_p.shape[-1]:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
         check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
-    return SampledSequences(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+    return DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:

@@ -19,7 +19,8 @@ from swor.checks import (
     may_validate,
 )
 from swor.math.logspace import log_remaining, working_dtype
-from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
+from swor.samplers.outcomes import distinct, independent
+from swor.samplers.tree_race import log_mass_outside
 from swor.types import Sample, Scheme
 
 
@@ -31,11 +32,14 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     The result is an ordered sample without replacement. Use it for a single categorical variable, such as a
     policy over actions.
 
-    For many outcomes, only about $2\sqrt{nk}$ Gumbel variables are drawn instead of $n$: first blocks of
-    outcomes compete by their mass, then the outcomes of the best $k$ blocks compete with each other. The
-    distribution of the sample is the same. The log-probabilities are read once and not copied, and only the
-    k selected entries carry gradient. Backpropagation to the logits allocates two tensors of their size: the
-    gradients of the output and of the input of ``log_softmax``.
+    There is no Gumbel variable for every outcome. On the CPU, the sample consists of the first k distinct
+    outcomes of a few independent draws. On an accelerator, in compiled code and for very many outcomes,
+    blocks of outcomes compete by their mass, and then the outcomes of the best $k$ blocks compete with each
+    other, so that about $2\sqrt{nk}$ Gumbel variables are drawn. The distribution of the sample is always the
+    same.
+
+    Only the k selected entries carry gradient. Backpropagation to the logits allocates two tensors of their
+    size: the gradients of the output and of the input of ``log_softmax``.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
@@ -60,16 +64,12 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     """
     check_log_probs("log_probs", log_probs)
     check_k(k, log_probs.shape[-1])
-    with torch.no_grad():
-        full = log_probs.to(working_dtype(log_probs.dtype))
-        found = top_k_outcomes(full, k, generator)
-        check_normalized(found.log_p.exp().sum(-1) + found.log_rest.exp(), log_probs.dtype)
-        check_possible(found.log_p)
-    log_p = log_probs.gather(-1, found.indices)
+    found = distinct(log_probs, k, generator)
+    log_p = log_probs.gather(-1, found.value)
     if not may_inspect(log_p):  # k was not checked, so the last outcomes may be impossible
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return Sample(
-        value=found.indices,
+        value=found.value,
         log_p=log_p,
         log_rest=found.log_rest.to(log_probs.dtype),
         kappa=found.kappa.to(log_probs.dtype),
@@ -102,18 +102,6 @@ def with_replacement(
     value = independent(log_probs, k, generator)
     log_p = log_probs.gather(-1, value)
     return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
-
-
-@torch.no_grad()
-def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-    """Draw indices that may repeat, (*batch, k)."""
-    p = log_probs.to(working_dtype(log_probs.dtype)).exp()
-    check_normalized(p.sum(-1), log_probs.dtype)
-    rows = p.reshape(-1, p.shape[-1])
-    if rows.shape[0] == 0:
-        return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
-    drawn = torch.multinomial(rows, k, replacement=True, generator=generator)
-    return drawn.reshape(*p.shape[:-1], k)
 
 
 def top_k_and_sample(

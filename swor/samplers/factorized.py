@@ -9,13 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.checks import check_k, check_log_probs, may_inspect
+from swor.checks import (
+    check_k,
+    check_log_probs,
+    check_normalized,
+    check_possible,
+    may_inspect,
+)
 from swor.math.logspace import working_dtype
 from swor.samplers.beams import search
-from swor.samplers.categorical import independent
-from swor.samplers.model import SampledSequences
-from swor.samplers.stream import first_distinct, log_mass_outside_product, threshold
-from swor.samplers.tree_race import top_k_outcomes
+from swor.samplers.model import DistinctValues
+from swor.samplers.outcomes import distinct, independent
+from swor.samplers.product import codes, fuse, log_mass_outside, unfuse
+from swor.samplers.stream import distinct_values, log_rest_and_kappa
 
 Encoding = Literal["index", "one_hot", "binary"]
 
@@ -132,7 +138,7 @@ class Factorized:
         """Draw outcomes that may repeat, as indices, (*batch, k, n)."""
         return independent(self.log_probs.detach(), k, generator).mT
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctValues:
         """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
         A single variable or a small product is sampled as one categorical variable. A large product is
@@ -142,18 +148,22 @@ class Factorized:
         check_k(k, self.outcomes)
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
         if self.length == 1 or self.outcomes <= JOINT_TABLE:
-            return full._from_table(k, generator)
-        if may_inspect(self.log_probs):
-            return full._from_stream(k, generator)
-        return full._from_search(k, generator)
+            return full._from_table(k, generator, self.log_probs.dtype)
+        draw = full._from_stream if may_inspect(self.log_probs) else full._from_search
+        found = draw(k, generator)
+        check_possible(found.log_p)
+        check_normalized(found.total(), self.log_probs.dtype, steps=self.length)
+        return found
 
-    def _from_table(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+    def _from_table(
+        self, k: int, generator: torch.Generator | None, dtype: torch.dtype | None = None
+    ) -> DistinctValues:
         table = fuse(self.log_probs, self.length).squeeze(-2)
-        top = top_k_outcomes(table, k, generator)
-        value = unfuse(top.indices.unsqueeze(-1), self.categories, self.length)
-        return SampledSequences(value, self.log_prob(value), top.log_rest, top.kappa)
+        found = distinct(table, k, generator, dtype=dtype, factors=self.length)
+        value = unfuse(found.value.unsqueeze(-1), self.categories, self.length)
+        return found._replace(value=value)
 
-    def _from_search(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+    def _from_search(self, k: int, generator: torch.Generator | None) -> DistinctValues:
         size = 1
         while self.categories ** (size + 1) <= FUSED and size < self.length:
             size += 1
@@ -161,45 +171,27 @@ class Factorized:
         value = unfuse(found.value, self.categories, size)[..., : self.length]
         return found._replace(value=value)
 
-    def _from_stream(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+    def _from_stream(self, k: int, generator: torch.Generator | None) -> DistinctValues:
         flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
-        stream = flat.independent(k, generator)
-        value, short = first_distinct(stream, self.categories, k)
-        if len(short):
-            value[short] = Factorized(flat.log_probs[short])._continue(stream[short], k, generator)
+
+        def rows(chosen: Tensor) -> Factorized:
+            return Factorized(flat.log_probs[chosen])
+
+        value = distinct_values(
+            flat.independent(k, generator),
+            k,
+            code=lambda x: codes(x, self.categories),
+            longer=[
+                lambda short: rows(short).independent(DRAWS * k, generator),
+                lambda short: rows(short)._from_search(k, generator).value,
+            ],
+        )
         log_p = flat.log_prob(value)
-        log_rest = log_mass_outside_product(flat.log_probs, value, log_p)
-        kappa = threshold(log_p, log_rest, generator)
+        log_rest, kappa = log_rest_and_kappa(
+            log_p,
+            torch.ones_like(log_p[:, :1]),
+            lambda most: log_mass_outside(flat.log_probs[most], value[most]),
+            generator,
+        )
         parts = (value, log_p, log_rest, kappa)
-        return SampledSequences(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
-
-    def _continue(self, stream: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
-        """Extend streams that have too few distinct values, and search where they still have too few."""
-        stream = torch.cat([stream, self.independent(DRAWS * k, generator)], dim=-2)
-        value, short = first_distinct(stream, self.categories, k)
-        if len(short):
-            fresh = Factorized(self.log_probs[short])._from_search(k, generator).value
-            stream = torch.cat([stream[short], fresh], dim=-2)
-            value[short], _ = first_distinct(stream, self.categories, k)
-        return value
-
-
-def fuse(log_probs: Tensor, size: int) -> Tensor:
-    """Merge every ``size`` variables into one: from (*batch, n, c) to (*batch, groups, c**size)."""
-    n, c = log_probs.shape[-2:]
-    certain = torch.full_like(log_probs[..., :1, :], -torch.inf)
-    certain[..., 0] = 0.0
-    missing = -n % size
-    padded = torch.cat([log_probs, certain.expand(*log_probs.shape[:-2], missing, c)], dim=-2)
-    groups = padded.unflatten(-2, (-1, size))
-    table: Tensor = groups[..., 0, :]
-    for i in range(1, size):
-        table = (table.unsqueeze(-1) + groups[..., i, :].unsqueeze(-2)).flatten(-2)
-    return table
-
-
-def unfuse(symbols: Tensor, categories: int, size: int) -> Tensor:
-    """Split merged symbols into variables: from (*batch, k, groups) to (*batch, k, groups * size)."""
-    powers = torch.tensor([categories**i for i in reversed(range(size))], device=symbols.device)
-    digits = torch.floor_divide(symbols.unsqueeze(-1), powers).remainder(categories)
-    return digits.flatten(-2)
+        return DistinctValues(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))

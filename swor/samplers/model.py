@@ -65,13 +65,17 @@ class SequenceModel(Protocol[State]):
         ...
 
 
-class SampledSequences(NamedTuple):
-    """Distinct sequences in the order in which they were sampled, without gradient."""
+class DistinctValues(NamedTuple):
+    """Distinct values in the order in which they were sampled, without gradient."""
 
-    value: Tensor  # (*batch, k, length)
+    value: Tensor  # (*batch, k, *event)
     log_p: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     kappa: Tensor  # (*batch,)
+
+    def total(self) -> Tensor:
+        """The mass of the values and of all others, (*batch,), which is 1 up to rounding."""
+        return self.log_p.exp().sum(-1) + self.log_rest.exp()
 
 
 @runtime_checkable
@@ -91,7 +95,7 @@ class DrawsWholeSequences(ScoresWholeSequences, Protocol):
         """Draw k independent sequences, (*batch, k, length)."""
         ...
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> SampledSequences:
+    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctValues:
         """Draw k distinct sequences with the distribution of a stochastic beam search."""
         ...
 

@@ -7,10 +7,9 @@ from torch import Tensor
 
 from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
-from swor.samplers.categorical import independent
 from swor.samplers.model import (
+    DistinctValues,
     DrawsWholeSequences,
-    SampledSequences,
     SequenceModel,
     State,
     all_ended,
@@ -18,6 +17,7 @@ from swor.samplers.model import (
     log_prob,
     repeat_end,
 )
+from swor.samplers.outcomes import independent
 from swor.types import Sample, Scheme
 
 
@@ -56,7 +56,8 @@ def stochastic_beam_search(
             found = model.distinct(k, generator)
         else:
             found = search(model, k, generator=generator)
-    return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT)
+    checked = isinstance(model, DrawsWholeSequences)  # by the model itself
+    return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT, checked=checked)
 
 
 def beam_search(model: SequenceModel[State], k: int) -> Sample:
@@ -82,11 +83,14 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     return _to_sample(model, found, Scheme.BEAM_SEARCH)
 
 
-def _to_sample(model: SequenceModel[State], found: SampledSequences, scheme: Scheme) -> Sample:
-    check_possible(found.log_p, "sequences")  # before the model scores impossible ones
+def _to_sample(
+    model: SequenceModel[State], found: DistinctValues, scheme: Scheme, *, checked: bool = False
+) -> Sample:
+    if not checked:
+        check_possible(found.log_p, "sequences")  # before the model scores impossible ones
     log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
-    total = found.log_p.exp().sum(-1) + found.log_rest.exp()
-    check_normalized(total, log_p.dtype, steps=model.length)
+    if not checked:
+        check_normalized(found.total(), log_p.dtype, steps=model.length)
     return Sample(
         value=found.value,
         log_p=log_p,

@@ -1,87 +1,104 @@
-r"""A sample without replacement from a stream of independent draws, for products of categoricals.
+r"""A sample without replacement from a stream of independent draws.
 
 The distinct values of an independent stream $x_1, x_2, \dots \sim p$, in the order of their first
 appearance, are an ordered sample without replacement, because the next new value has the distribution
-$p$ restricted to the values that have not appeared. If the entropy is high, the first few draws are
-enough, and all variables of a product are drawn at once.
+$p$ restricted to the values that have not appeared. If the entropy is high, a few draws are enough, and
+they cost less than a race of all outcomes. If a stream is too short, any other sample without
+replacement may follow it, for the same reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
-from swor.math.logspace import log1mexp, log_remaining, without_autocast
-from swor.samplers.race import gumbel_like
+from swor.math.logspace import log_remaining
+from swor.samplers.race import exponential_like, gumbel_like
+
+Rows = Callable[[Tensor], Tensor]  # from indices of rows to something of these rows
 
 
-def first_distinct(stream: Tensor, categories: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the first k distinct values of each stream, and the streams that have fewer.
+def distinct_values(
+    stream: Tensor, k: int, *, code: Callable[[Tensor], Tensor], longer: Sequence[Rows]
+) -> Tensor:
+    """Return the first k distinct values of every stream, (batch, k, *event).
 
     Args:
-        stream: (batch, draws, n), n variables of ``categories`` categories.
-        categories: the number of categories.
+        stream: independent draws, (batch, draws, *event).
+        k: the number of values.
+        code: from a stream to integers (batch, draws), which are equal where the values are.
+        longer: ways to draw the values that follow in the streams that are too short, from the indices of
+            these streams to (rows, draws, *event), to be tried in turn. The last must be enough.
+    """
+    value, count = first_distinct(stream, code(stream), k)
+    rows = short = _smaller(count, k)
+    for draw in longer:
+        if rows is None or short is None:
+            break
+        stream = torch.cat([stream[short], draw(rows)], dim=1)
+        value[rows], count = first_distinct(stream, code(stream), k)
+        short = _smaller(count, k)
+        rows = None if short is None else rows[short]
+    return value
+
+
+def _smaller(x: Tensor, limit: float) -> Tensor | None:
+    """Return the indices of the elements that are smaller than a limit, or None if there are none."""
+    if x.numel() == 0 or x.amin().item() >= limit:  # one small reduction in the common case
+        return None
+    return torch.nonzero(x < limit).squeeze(-1)
+
+
+def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the first k distinct values of each stream, and how many distinct values it has.
+
+    Args:
+        stream: (batch, draws, *event).
+        code: integers that are equal where the values of a stream are equal, (batch, draws).
         k: the number of values to keep.
 
     Returns:
-        The values (batch, k, n), in the order of their first appearance, and the indices of the streams
-        that are too short, (short,), whose values are padded with duplicates.
+        The values (batch, k, *event), in the order of their first appearance, and the number of distinct
+        values, (batch,). If there are fewer than k, the last values of the stream mean nothing.
     """
-    draws = stream.shape[-2]
-    same = _same(stream, categories)
-    earlier = torch.ones(draws, draws, dtype=torch.bool, device=stream.device).tril(-1)
-    new = ~(same & earlier).any(-1)
-    order = torch.argsort((~new).to(torch.int8), dim=-1, stable=True)[..., :k]
-    value = stream.gather(-2, order.unsqueeze(-1).expand(*order.shape, stream.shape[-1]))
-    return value, torch.nonzero(new.sum(-1) < k).squeeze(-1)
+    draws = code.shape[-1]
+    ordered, position = code.sort(dim=-1, stable=True)
+    same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
+    again = torch.zeros_like(code, dtype=torch.bool)
+    again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
+    place = (~again).cumsum(-1)
+    count = place.select(-1, -1).clone()
+    place.masked_fill_(again, k + 1).clamp_(max=k + 1)  # the first and the last column are dropped
+    place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
+    value = stream.new_zeros((len(stream), k + 2, *stream.shape[2:]))
+    value.scatter_(1, place.expand_as(stream), stream)
+    return value.narrow(1, 1, k), count
 
 
-def _same(stream: Tensor, categories: int) -> Tensor:
-    """Return which draws are equal, (batch, draws, draws), by comparing integer codes of the values."""
-    digits = 1
-    while categories ** (digits + 1) < 2**62:
-        digits += 1
-    powers: Tensor = categories ** torch.arange(digits, device=stream.device)
-    parts = [(x * powers[: x.shape[-1]]).sum(-1) for x in stream.split(digits, dim=-1)]
-    code = torch.stack(parts, dim=-1)
-    return (code.unsqueeze(-2) == code.unsqueeze(-3)).all(-1)
+def log_rest_and_kappa(
+    log_p: Tensor, total: Tensor, log_outside: Rows, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    r"""Return the log of the mass outside a sample, and its threshold $\kappa$, each (batch,).
 
-
-def log_mass_outside_product(log_probs: Tensor, value: Tensor, log_p: Tensor) -> Tensor:
-    r"""Return $\log(1 - \sum_{x \in S} p(x))$ of distinct values of a product of categoricals.
-
-    If the sample covers most of the mass, the difference would cancel. It is then computed as a sum over the
-    branches of the tree of prefixes that contain no sample.
+    The mass outside is $1 - \sum_{s \in S} p_s$ if it is at least one half. Otherwise the difference would
+    cancel, and it is computed by ``log_outside``.
 
     Args:
-        log_probs: (batch, n, c).
-        value: (batch, k, n), distinct.
-        log_p: their log-probabilities, (batch, k).
+        log_p: in the order sampled, (batch, k).
+        total: the sum of all probabilities, 1 up to rounding, (batch, 1).
+        log_outside: from the indices of rows to the log of their mass outside, as a sum.
+        generator: the source of randomness.
     """
-    log_sum = log_p.logsumexp(-1)
-    log_rest = log1mexp(log_sum.clamp(max=0.0))
-    most = torch.nonzero(log_sum > -0.5).squeeze(-1)
-    if len(most):
-        log_rest[most] = _log_mass_of_branches(log_probs[most], value[most])
-    return log_rest
-
-
-def _log_mass_of_branches(log_probs: Tensor, value: Tensor) -> Tensor:
-    """Sum, over the prefixes of the sample, the mass of the next symbols that no sample takes."""
-    k = value.shape[-2]
-    equal = value.unsqueeze(-2) == value.unsqueeze(-3)  # (batch, k, k, n)
-    together = torch.cat([torch.ones_like(equal[..., :1]), equal[..., :-1]], dim=-1).cumprod(-1)
-    together = together.bool()  # the same prefix before variable t
-    taken = torch.nn.functional.one_hot(value, log_probs.shape[-1])  # (batch, k, n, c)
-    with without_autocast(log_probs):
-        shared = together.to(log_probs.dtype)
-        taken = torch.einsum("bstn,btnc->bsnc", shared, taken.to(log_probs.dtype))
-    left = log_probs.unsqueeze(-3).masked_fill(taken > 0, -torch.inf).logsumexp(-1)
-    chosen = log_probs.gather(-1, value.mT).mT
-    prefix = torch.cat([torch.zeros_like(chosen[..., :1]), chosen[..., :-1]], dim=-1).cumsum(-1)
-    before = torch.ones(k, k, dtype=torch.bool, device=value.device).tril(-1).unsqueeze(-1)
-    counted = (together & before).any(-2)  # an earlier sample has this prefix
-    return (prefix + left).masked_fill(counted, -torch.inf).flatten(-2).logsumexp(-1)
+    left = total - torch.cat([torch.zeros_like(total), log_p.exp()], dim=-1).cumsum(-1)
+    rest = left.select(-1, -1)
+    log_rest, kappa = rest.log(), -(exponential_like(left, generator) / left).sum(-1).log()
+    most = _smaller(rest, 0.5)
+    if most is not None:
+        log_rest[most] = log_outside(most)
+        kappa[most] = threshold(log_p[most], log_rest[most], generator)
+    return log_rest, kappa
 
 
 def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None) -> Tensor:

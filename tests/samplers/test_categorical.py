@@ -9,33 +9,51 @@ from itertools import product
 import pytest
 import torch
 from problems import chi_square, log_probabilities, seeded
-from sampling_laws import DRAWS, check_order_and_sets, tuples
+from sampling_laws import DRAWS, WAYS, check_order_and_sets, draw_by, tuples
 
 import swor
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("small", [256, 1])  # 1: the outcomes race in blocks
-def test_gumbel_top_k_has_the_law_of_drawing_one_by_one(k, small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
-    n = 6 if small > 1 else 20 * (k + 1)
+@pytest.mark.parametrize("way", ["race", "stream"])
+def test_gumbel_top_k_has_the_law_of_drawing_one_by_one(k, way, monkeypatch):
+    draw_by(way, monkeypatch)
+    log_probs = log_probabilities(6, scale=2.0)
+    sample = swor.gumbel_top_k(log_probs.expand(DRAWS, 6), k, generator=seeded())
+    check_order_and_sets(sample.value, dict(enumerate(log_probs)), k)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_law_of_the_first_two_of_many_outcomes(k, way, monkeypatch):
+    draw_by(way, monkeypatch)
+    n = 20 * (k + 1)
     log_probs = log_probabilities(n, scale=2.0)
     sample = swor.gumbel_top_k(log_probs.expand(DRAWS, n), k, generator=seeded())
-    if small > 1:
-        check_order_and_sets(sample.value, dict(enumerate(log_probs)), k)
-    else:
-        for j in range(min(k, 2)):  # the first, and the second given the first
-            likeliest = int(log_probs.argmax())
-            rows = sample.value if j == 0 else sample.value[sample.value[:, 0] == likeliest]
-            rest = log_probs.clone()
-            if j:
-                rest[likeliest] = -torch.inf
-            law = dict(enumerate(rest.softmax(-1).tolist()))
-            assert chi_square(Counter(rows[:, j].tolist()), law, len(rows)) > 1e-3
+    for j in range(min(k, 2)):  # the first, and the second given the first
+        likeliest = int(log_probs.argmax())
+        rows = sample.value if j == 0 else sample.value[sample.value[:, 0] == likeliest]
+        rest = log_probs.clone()
+        if j:
+            rest[likeliest] = -torch.inf
+        law = dict(enumerate(rest.softmax(-1).tolist()))
+        assert chi_square(Counter(rows[:, j].tolist()), law, len(rows)) > 1e-3
+
+
+def test_a_stream_that_repeats_itself_is_continued_by_a_race(monkeypatch):
+    """Nearly all mass on one outcome: no stream is long enough, and the others race for what follows."""
+    draw_by("stream", monkeypatch)
+    log_probs = torch.tensor([0.0, -20.0, -21.0, -22.0]).double().log_softmax(-1)
+    sample = swor.gumbel_top_k(log_probs.expand(DRAWS, 4), 2, generator=seeded())
+    check_order_and_sets(sample.value, dict(enumerate(log_probs)), 2)
+    outside = log_probs.scatter(-1, sample.value[0], -torch.inf).logsumexp(-1)
+    assert torch.allclose(sample.log_rest[0], outside, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n, k", [(7, 3), (500, 1), (500, 7), (5, 5), (301, 300)])
-def test_what_is_not_selected_makes_up_the_rest(n, k):
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_not_selected_makes_up_the_rest(n, k, way, monkeypatch):
+    draw_by(way, monkeypatch)
     log_probs = log_probabilities(2, 3, n, scale=3.0)
     sample = swor.gumbel_top_k(log_probs, k, generator=seeded())
     assert sample.value.shape == sample.log_p.shape == (2, 3, k)
@@ -92,8 +110,10 @@ def test_top_k_and_sample_sums_what_the_caller_gives():
     assert not (sample.value[:, 1:] == memory).any()
 
 
-def test_a_mask_may_leave_whole_blocks_empty():
+@pytest.mark.parametrize("way", WAYS)
+def test_a_mask_may_leave_whole_blocks_empty(way, monkeypatch):
     """A thousand outcomes of which two are possible: most blocks of the race have no mass."""
+    draw_by(way, monkeypatch)
     log_probs = torch.full((1000,), -torch.inf)
     log_probs[[3, 700]] = math.log(0.5)
     sample = swor.gumbel_top_k(log_probs.expand(50, 1000), 2, generator=seeded())
@@ -101,11 +121,11 @@ def test_a_mask_may_leave_whole_blocks_empty():
     assert (sample.log_rest == -torch.inf).all() and (sample.kappa == -torch.inf).all()
 
 
-@pytest.mark.parametrize("small", [256, 1])
-def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(small, monkeypatch):
-    for module in ("checks", "samplers.categorical"):
+@pytest.mark.parametrize("way", ["race", "blocks"])
+def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(way, monkeypatch):
+    for module in ("checks", "samplers.categorical", "samplers.outcomes"):
         monkeypatch.setattr(f"swor.{module}.may_inspect", lambda *_: False)
-    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
+    draw_by(way, monkeypatch)
     log_probs = torch.full((43,), -torch.inf)
     log_probs[[3, 42]] = torch.tensor([0.25, 0.75]).log()
     sample = swor.gumbel_top_k(log_probs.expand(50, 43), 5, generator=seeded())

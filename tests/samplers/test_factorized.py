@@ -11,7 +11,7 @@ from problems import log_probabilities, seeded
 from sampling_laws import DRAWS, check_order_and_sets
 
 import swor
-from swor.samplers import stream
+from swor.samplers import product as products
 from swor.samplers.beams import search
 
 
@@ -40,8 +40,7 @@ def test_a_stream_goes_on_where_its_draws_repeat():
 def test_mass_outside_a_sample_of_a_product_does_not_cancel():
     log_probs = (torch.tensor([[0.0, -30.0], [0.0, -35.0], [0.0, -60.0]]).double()).log_softmax(-1)
     value = torch.tensor([[[0, 0, 0], [1, 0, 0]]])
-    log_p = swor.Factorized(log_probs[None]).log_prob(value)
-    outside = stream.log_mass_outside_product(log_probs[None], value, log_p)
+    outside = products.log_mass_outside(log_probs[None], value)
     expected = [x for x in product(range(2), repeat=3) if list(x) not in value[0].tolist()]
     exact = swor.Factorized(log_probs).log_prob(torch.tensor(expected)).logsumexp(-1)
     assert torch.allclose(outside, exact, rtol=1e-12)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from problems import chi_square, log_probabilities, seeded
+from sampling_laws import draw_by
 from torch.profiler import ProfilerActivity, profile
 
 import swor
-from swor.samplers import tree_race
+from swor.samplers import outcomes, tree_race
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
@@ -34,6 +35,7 @@ def test_temporaries_are_a_fraction_of_the_log_probabilities(
 ) -> None:
     log_probs = log_probabilities(*shape, dtype=torch.float32).requires_grad_()
     monkeypatch.setattr(tree_race, "CHUNK", log_probs.numel() // 16)
+    monkeypatch.setattr(outcomes, "LARGEST_TABLE", log_probs.numel() - 1)
     swor.gumbel_top_k(log_probs, 3)
     size = log_probs.numel() * log_probs.element_size()
     assert peak_bytes(lambda: swor.gumbel_top_k(log_probs, 3)) < size / 2
@@ -74,7 +76,7 @@ def test_masses_of_blocks_are_the_same_in_chunks(
 
 
 def test_a_last_block_that_is_not_full_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_race, "SMALL", 1)
+    draw_by("blocks", monkeypatch)
     n, draws = 43, 40_000
     log_probs = log_probabilities(n, scale=0.5)
     sample = swor.gumbel_top_k(log_probs.expand(draws, n), 1, generator=seeded())

@@ -7,30 +7,29 @@ import math
 import pytest
 import torch
 from problems import log_probabilities, seeded
-from sampling_laws import DRAWS
+from sampling_laws import DRAWS, WAYS, draw_by
 
 import swor
-from swor.samplers import factorized
+from swor.samplers import product
 from swor.samplers.beams import search
 from swor.samplers.race import perturb_children
 
 
-@pytest.mark.parametrize("draw", ["gumbel_top_k", "blocks", "beams", "stream", "fused"])
+@pytest.mark.parametrize("draw", [*WAYS, "beams", "stream of a product", "fused"])
 def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
     """E[e^{-kappa}] is the mean time of the (k+1)-th finisher, Σ 1 / remaining mass."""
-    if draw == "blocks":
-        monkeypatch.setattr("swor.samplers.tree_race.SMALL", 1)
     log_probs = log_probabilities(3, 3, scale=0.7)
-    joint = factorized.fuse(log_probs, 3).squeeze(0)
+    joint = product.fuse(log_probs, 3).squeeze(0)
     k = 2
     model = swor.Factorized(log_probs.expand(DRAWS, 3, 3))
-    if draw in ("gumbel_top_k", "blocks"):
+    if draw in WAYS:
+        draw_by(draw, monkeypatch)
         sample = swor.gumbel_top_k(joint.expand(DRAWS, 27), k, generator=seeded())
         log_p, log_rest, kappa = sample.log_p, sample.log_rest, sample.kappa
     else:
         ways = {
             "beams": lambda: search(model, k, generator=seeded()),
-            "stream": lambda: model._from_stream(k, seeded()),
+            "stream of a product": lambda: model._from_stream(k, seeded()),
             "fused": lambda: model._from_search(k, seeded()),
         }
         _, log_p, log_rest, kappa = ways[draw]()

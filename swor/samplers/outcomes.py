@@ -8,10 +8,12 @@ from torch import Tensor
 from swor.checks import check_normalized, check_possible, may_inspect
 from swor.math.logspace import working_dtype
 from swor.samplers.model import DistinctValues
+from swor.samplers.one_by_one import draw_one_by_one
 from swor.samplers.stream import distinct_values, log_rest_and_kappa
 from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
 
 SPARSE = 8  # a stream is used if there are at least this many outcomes per sample
+FEW = 16  # largest number of samples that compiled code draws one by one
 LARGEST_TABLE = 2**24  # number of probabilities beyond which a race in blocks saves a copy of them
 
 
@@ -56,6 +58,8 @@ def distinct(
         total = p.sum(-1, keepdim=True)
         check_normalized(total, dtype, steps=factors)
         found = _from_stream(full, p, total, k, generator)
+    elif torch.compiler.is_compiling() and k <= FEW:
+        return draw_one_by_one(full, k, generator)
     else:
         top = top_k_outcomes(full, k, generator)
         found = DistinctValues(top.indices, top.log_p, top.log_rest, top.kappa)

@@ -124,7 +124,7 @@ def _top_k_in_blocks(
         log_mass = force_symbol(log_mass, ended.nodes, _block(ended.symbol, n, size))
     block = top_k_of(_joint(log_mass, nodes), _perturb(log_mass, nodes, generator), k)
     parent, column = block.indices // count, block.indices % count
-    member = _members(column, n, size)
+    member = block_members(column, n, size)
     index = (parent * n).unsqueeze(-1) + member.clamp(max=n - 1)
     inside = log_probs.flatten(-2).gather(-1, index.flatten(-2)).view(index.shape)
     mass = log_mass.flatten(-2).gather(-1, block.indices).unsqueeze(-1)
@@ -172,7 +172,7 @@ def _block(child: int, n: int, size: int) -> int:
     return child % count if child < size * count else count
 
 
-def _members(block: Tensor, n: int, size: int) -> Tensor:
+def block_members(block: Tensor, n: int, size: int) -> Tensor:
     """Return the children in each block, (*batch, blocks, size); n or more marks a missing one."""
     count, row = n // size, torch.arange(size, device=block.device)
     block = block.unsqueeze(-1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -137,12 +137,16 @@ def as_json(settings: DataclassInstance) -> str:
 def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
     """Refuse settings other than those of the run that is resumed.
 
+    A setting that did not exist when the run was started must have its default, which stands for what
+    the run did before.
+
     Args:
         stored: the settings of the run, by :func:`as_json`.
         settings: those that it is resumed with.
         path: the file that the former are from, for the error.
     """
-    before, now = _flat(json.loads(stored)), _flat(json.loads(as_json(settings)))
+    usual, now = _flat(_usual(settings)), _flat(json.loads(as_json(settings)))
+    before = usual | _flat(json.loads(stored))
     free, missing = may_change(settings), "not a setting"
     changed = [
         f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
@@ -155,6 +159,23 @@ def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
             f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
             "another run."
         )
+
+
+def _usual(settings: DataclassInstance) -> dict[str, Any]:
+    """Return the JSON form of the settings that have a default, at their defaults."""
+    usual: dict[str, Any] = {}
+    for f in fields(settings):
+        if f.default is not MISSING:
+            usual[f.name] = f.default
+        elif f.default_factory is not MISSING:
+            usual[f.name] = f.default_factory()
+    stored: dict[str, Any] = json.loads(json.dumps(usual, default=_plain))
+    return stored
+
+
+def _plain(value: Any) -> Any:
+    """Return nested settings as a dictionary, and other values that JSON does not have as a string."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 import tyro
 
@@ -12,6 +13,8 @@ from swor.experiments.runs.errors import UserError, check_at_least, check_positi
 from swor.experiments.runs.images import Name
 from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
 from swor.experiments.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
+
+OutputBias = Literal["zero", "mean-image"]
 
 METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
 """Estimators of the ELBO; VIMCO has an objective of its own."""
@@ -40,6 +43,8 @@ class VAESettings(TrainingSettings):
         data_dir: folder of the data files; by default SWOR_DATA, or else a download.
         batch_size: images per step, shared by all processes.
         learning_rate: of Adam; by default the paper's for the estimator.
+        output_bias: what the biases of the decoder's output start from: zero, as in the paper, or
+            mean-image, the logits of the mean training image.
     """
 
     epochs: int = field(default=10, metadata=MAY_CHANGE)
@@ -51,12 +56,18 @@ class VAESettings(TrainingSettings):
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: int = 200
     learning_rate: float | None = None
+    output_bias: OutputBias = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_estimator(self.estimator)
         check_positive(self, "k", "dims", "batch_size", "learning_rate")
         check_at_least(self, 2, "categories")
+        if self.output_bias not in get_args(OutputBias):
+            raise UserError(
+                f"output_bias is {self.output_bias!r}; expected one of "
+                f"{', '.join(get_args(OutputBias))}."
+            )
 
     @property
     def samples(self) -> int:

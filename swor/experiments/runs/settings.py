@@ -36,6 +36,8 @@ class TrainingSettings(ABC):
         log_every: number of steps that one line of ``metrics.jsonl`` averages.
         checkpoint_every: steps between checkpoints; there is also one after every epoch.
         keep_every: epochs between the copies of the model that are kept; 0 keeps none.
+        keep_steps: numbers of steps after which a copy of the model is kept too; 0 is the untrained
+            model.
         cpu: stay on the CPU even if there is an accelerator.
         out: folder of the run; by default a new one in runs/.
         resume: folder of a run to continue; its settings become the defaults.
@@ -46,6 +48,7 @@ class TrainingSettings(ABC):
     log_every: int = 100
     checkpoint_every: int = field(default=1000, metadata=MAY_CHANGE)
     keep_every: int = field(default=0, metadata=MAY_CHANGE)
+    keep_steps: tuple[int, ...] = field(default=(), metadata=MAY_CHANGE)
     cpu: bool = False
     out: Path | None = field(default=None, metadata=MAY_CHANGE)
     resume: Path | None = field(default=None, metadata=MAY_CHANGE)
@@ -59,6 +62,8 @@ class TrainingSettings(ABC):
         check_seed(self.seed)
         check_positive(self, "clip")
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
+        if any(step < 0 for step in self.keep_steps):
+            raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:

@@ -10,6 +10,7 @@ from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import open_folder
 from swor.experiments.runs.images import load
 from swor.experiments.runs.lock import locked
+from swor.experiments.runs.models import kept_models
 from swor.experiments.runs.processes import main_first
 from swor.experiments.runs.settings import as_json, read_settings, require_same
 from swor.experiments.runs.training import run
@@ -21,7 +22,6 @@ from swor.experiments.vae.variance import (
     Subject,
     cases,
     comparisons,
-    kept_models,
     measure,
     variance_table,
 )
@@ -53,7 +53,7 @@ def vae_variance(settings: VAEVariance) -> Path:
         settings: what to measure; with ``resume``, those of the measurement that is continued.
     """
     trained = read_settings(VAESettings, settings.run)
-    models = kept_models(settings.run, settings.epochs)
+    models = kept_models(settings.run, "epoch", settings.epochs)
     images = load(trained.data, settings.data_dir or trained.data_dir).train
     if settings.records > len(images):
         raise UserError(

@@ -84,20 +84,6 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
     return rows
 
 
-def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
-    """Return the kept models of a run by epoch."""
-    kept = {
-        int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*.safetensors"))
-    }
-    missing = [epoch for epoch in epochs if epoch not in kept]
-    if missing or not kept:
-        raise UserError(
-            f"{run / 'models'} has models of the epochs {list(kept)}; expected "
-            f"{missing or 'at least one'}. Train with --keep-every."
-        )
-    return {epoch: kept[epoch] for epoch in sorted(epochs or kept)}
-
-
 def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
     """Return what to measure: every estimator with each of its k on every model."""
     repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}

@@ -1,4 +1,4 @@
-"""The settings of every training run, and how stored settings are read and compared.
+"""The settings of every training run and measurement, and how stored settings are read and compared.
 
 A command takes one dataclass of settings. They are stored in ``settings.json`` and in the checkpoint.
 With ``--resume RUN`` the stored settings become the defaults of the command, and what is given beside
@@ -64,6 +64,24 @@ class TrainingSettings(ABC):
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
         if any(step < 0 for step in self.keep_steps):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementSettings:
+    """Settings of every measurement of gradients on kept models, which can be interrupted and resumed.
+
+    Attributes:
+        seed: seed of the samples.
+        out: folder to write to; by default a new one in runs/.
+        resume: folder of a measurement to continue; its settings become the defaults.
+    """
+
+    seed: int = 0
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:

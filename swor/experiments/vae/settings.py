@@ -11,7 +11,7 @@ import tyro
 from swor.estimators.registry import ESTIMATORS
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
 from swor.experiments.runs.images import Name
-from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+from swor.experiments.runs.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
 from swor.experiments.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
 
 OutputBias = Literal["zero", "mean-image"]
@@ -88,7 +88,7 @@ class VAESettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VAEVariance:
+class VAEVariance(MeasurementSettings):
     """Measure the gradient variance of estimators on the kept models of a run.
 
     Attributes:
@@ -103,10 +103,7 @@ class VAEVariance:
             paper does, so that the variance includes that of the data.
         warm_up: steps that train what an estimator learns on the model beforehand.
         epochs: which of the kept models to measure; by default all.
-        seed: seed of the samples.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
-        resume: folder of a measurement to continue; its settings become the defaults.
     """
 
     run: tyro.conf.Positional[Path]
@@ -118,12 +115,10 @@ class VAEVariance:
     new_minibatch: bool = False
     warm_up: int = 500
     epochs: tuple[int, ...] = ()
-    seed: int = 0
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(self, "k", "records")
         # A variance with a standard error needs three gradients.
         check_at_least(self, 3, "repetitions", "repetitions_before")

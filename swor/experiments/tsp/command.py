@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +12,7 @@ from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.folder import open_folder, require_new
 from swor.experiments.runs.measurements import measuring
-from swor.experiments.runs.models import kept_models
+from swor.experiments.runs.models import kept_models, kept_settings
 from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.task import seeded
 from swor.experiments.runs.training import run
@@ -24,6 +26,7 @@ from swor.experiments.tsp.figures import (
 from swor.experiments.tsp.model import load_attention_model
 from swor.experiments.tsp.problem import random_instances, read_instances
 from swor.experiments.tsp.settings import (
+    ModelSettings,
     TSPFigures,
     TSPSettings,
     TSPSolve,
@@ -43,7 +46,7 @@ def tsp(settings: TSPSettings) -> Path:
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
-    settings = settings.resolved()
+    settings = with_start(settings.resolved())
     return run(
         lambda: TourTask(settings),
         settings,
@@ -51,6 +54,25 @@ def tsp(settings: TSPSettings) -> Path:
         name=f"tsp{settings.nodes}-{settings.estimator}",
         kept=settings.model,
     )
+
+
+def with_start(settings: TSPSettings) -> TSPSettings:
+    """Fill in the SHA-256 of the model that training starts from; it must not change afterwards."""
+    path = settings.start_from
+    if path is None:
+        return settings
+    if kept_settings(path, ModelSettings) != settings.model:
+        raise UserError(
+            f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
+            f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if settings.start_sha256 not in (None, found):
+        raise UserError(
+            f"{path} has changed since the run was started: its SHA-256 is {found}; expected "
+            f"{settings.start_sha256}. Restore the file, or start another run."
+        )
+    return replace(settings, start_sha256=found)
 
 
 def tsp_variance(settings: TSPVariance) -> Path:

@@ -104,6 +104,9 @@ class TSPSettings(TrainingSettings):
             for unordered_set and reinforce, with k of this size or more.
         validate_best_of: also validate the mean of sampled tours, and the shortest of this many; by
             default as many as best_of.
+        start_from: a model.safetensors of another run, whose weights training starts from, with a new
+            optimiser; a rollout baseline starts from it too, without its first epoch. Give another
+            seed than that of the run, or it sees the same instances again.
         model: sizes of the model.
     """
 
@@ -119,6 +122,8 @@ class TSPSettings(TrainingSettings):
     rollout_size: int = 10_000
     best_of: int | None = None
     validate_best_of: int | None = None
+    start_from: Path | None = None
+    start_sha256: tyro.conf.Suppress[str | None] = None  # of that file, which the command fills in
     model: ModelSettings = field(default_factory=ModelSettings)
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ import swor
 from swor.baselines import batch_mean
 from swor.experiments.runs.best_of import best_of_loss
 from swor.experiments.runs.errors import check_memory
+from swor.experiments.runs.models import load_model
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
@@ -146,6 +147,8 @@ class TourTask(Task[Tensor]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.model: AttentionModel = AttentionModel(settings.model)
+        if settings.start_from is not None:
+            load_model(settings.start_from, self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
         self.rollout = self._rollout() if self.estimator.baseline == "rollout" else None
         self.valid = validation_instances(settings.validation_size, settings.nodes)
@@ -154,7 +157,11 @@ class TourTask(Task[Tensor]):
     def _rollout(self) -> RolloutBaseline:
         settings = self.settings
         return RolloutBaseline(
-            self.model, nodes=settings.nodes, size=settings.rollout_size, seed=settings.seed
+            self.model,
+            nodes=settings.nodes,
+            size=settings.rollout_size,
+            seed=settings.seed,
+            trained=settings.start_from is not None,
         )
 
     def batch(self, place: Place) -> Tensor:

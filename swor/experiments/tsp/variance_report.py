@@ -87,8 +87,11 @@ def variance_figure(
         _ratio_panel(ax, rows, name)
         ax.set(title=title, yscale="log")
     _policy_panel(panels[2], sorted(policies))
-    positive = [p.step for p in policies if p.step]
-    panels[2].set_xscale("symlog", linthresh=min(positive, default=1))
+    steps = sorted(p.step for p in policies)
+    first = min((step for step in steps if step), default=1)
+    panels[2].set_xscale("symlog", linthresh=first, linscale=0.5)  # 0 has a place too
+    panels[2].set_xticks(steps, [f"{step}" for step in steps])
+    panels[2].set_xticks([], minor=True)
     panels[2].set_xlabel(f"steps of training with {trained_with}")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
@@ -121,7 +124,7 @@ def _policy_panel(ax: Axes, policies: Sequence[PolicyRow]) -> None:
     repeated, other = ax, ax.twinx()
     repeated.plot(steps, [p.duplicates for p in policies], "o-", color="#0072b2")
     repeated.set_ylabel("duplicates among k independent tours", color="#0072b2")
-    repeated.set_ylim(bottom=0.0)
+    repeated.set_ylim(0.0, 1.1 * max(p.duplicates for p in policies) or 1.0)
     other.plot(steps, [p.log_p for p in policies], "s--", color="#d55e00")
     other.set_ylabel("mean log p of a tour", color="#d55e00")
     repeated.grid(alpha=0.25)

@@ -121,7 +121,8 @@ def test_an_evaluation_may_use_more_completions(tmp_path):
     data = Dataset.from_dict({"prompt": ["a b", "c d"]})
     sizes = {"num_generations_eval": 8, "per_device_eval_batch_size": 8}
     run = best_of_trainer(tmp_path, best_of=3, options={"eval_dataset": data}, **sizes)
-    found = run.evaluate()
+    run.evaluate()
+    found = run.state.log_history[-1]
     assert run._sample.k == 8
     assert 0 < found["eval_swor/reward"] < found["eval_swor/best_of"] <= 1
 

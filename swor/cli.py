@@ -26,6 +26,10 @@ COMMANDS = {
         "swor.experiments.tsp.command:tsp",
         "Figure 3: train the Attention Model on the travelling salesman problem",
     ),
+    "tsp-variance": Command(
+        "swor.experiments.tsp.command:tsp_variance",
+        "measure the gradient variance and bias of estimators on models of the former",
+    ),
     "tsp-solve": Command(
         "swor.experiments.tsp.command:tsp_solve",
         "solve given instances with a trained model, and draw the tours",

@@ -70,3 +70,16 @@ def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
         standard_error=variance.clamp(min=0.0).sqrt(),  # may be negative by rounding
         duplicates_avoided=(weight * repeats.sum(-1)).sum(-1),
     )
+
+
+def duplicates(value: Tensor) -> Tensor:
+    """Return the share of the sequences of a group that repeat an earlier one of the group, (*batch,).
+
+    Args:
+        value: sequences, (*batch, k, length).
+
+    >>> duplicates(torch.tensor([[[1, 2], [1, 2], [2, 1], [1, 2]]]))
+    tensor([0.5000])
+    """
+    same = (value.unsqueeze(-2) == value.unsqueeze(-3)).all(-1)
+    return same.tril(-1).any(-1).float().mean(-1)

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from swor.experiments.runs.folder import RunFolder
 
-PARTS = {"STYLE": "explorer.css", "MATHS": "maths.js", "SCRIPT": "explorer.js"}
+PARTS = {
+    "STYLE": "explorer.css",
+    "MATHS": "maths.js",
+    "BEST_OF": "best_of.js",
+    "SCRIPT": "explorer.js",
+}
 
 
 @dataclass(frozen=True)

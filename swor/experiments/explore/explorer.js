@@ -8,6 +8,7 @@ const LABELS = {
   reinforce: "REINFORCE, built-in baseline", reinforce_no_baseline: "REINFORCE",
   stratified: "stratified", systematic: "systematic",
 };
+const BESTS = { best_of: "distinct", best_of_independent: "independent" };
 const STRIPS = ["reinforce", "sum_and_sample", "raj", "importance_weighted", "risk", "unordered_set"];
 const LARGEST_WORK = 5e6;  // takes about a second; k is limited so that the page stays responsive
 const element = (id) => document.getElementById(id);
@@ -72,9 +73,10 @@ function number(x) {
 }
 
 function update() {
+  element("m").max = samples();
   const top = Math.max(...state.logits), weights = state.logits.map((x) => Math.exp(x - top));
   state.p = weights.map((x) => x / maths.sum(weights));
-  document.querySelectorAll("output[for]").forEach((o) => { o.textContent = element(o.htmlFor.value).value; });
+  showChoices();
   [...element("outcomes").tBodies[0].rows].forEach((row, i) => {
     row.cells[2].innerHTML = `<span class="bar" style="width:${(4 * state.p[i]).toFixed(2)}rem"></span> ${number(state.p[i])}`;
     row.cells[3].querySelector("output").textContent = number(state.f[i]);
@@ -83,6 +85,11 @@ function update() {
   clearDots();
   showRules();
   showSets();
+  showBest();
+}
+
+function showChoices() {
+  document.querySelectorAll("output[for]").forEach((o) => { o.textContent = element(o.htmlFor.value).value; });
 }
 
 const samples = () => Number(element("k").value);
@@ -132,6 +139,17 @@ function showSets() {
     [set.chosen.map(name).join(" "), number(set.probability), set.first.map(number).join("  "),
      set.ratio.map(number).join("  "), number(maths.dot(set.first, set.cost))]
       .forEach((text) => { row.insertCell().textContent = text; });
+    return row;
+  }));
+}
+
+function showBest() {
+  const m = Number(element("m").value), found = maths.bestOfMoments(state.p, state.f, samples(), m);
+  element("best").textContent = `The expected lowest cost of ${m} ${m === 1 ? "draw" : "draws"} is ${number(found.value)}`;
+  element("bests").tBodies[0].replaceChildren(...Object.entries(BESTS).map(([rule, label]) => {
+    const row = document.createElement("tr"), { gradientVariance, variance } = found[rule];
+    Object.assign(row.dataset, { rule, variance: String(gradientVariance) });
+    [label, number(gradientVariance), number(variance)].forEach((text) => { row.insertCell().textContent = text; });
     return row;
   }));
 }
@@ -211,6 +229,7 @@ setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 element("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 for (const id of ["n", "shape", "costs"]) element(id).addEventListener("input", choose);
 element("k").addEventListener("input", update);
+element("m").addEventListener("input", () => { showChoices(); showBest(); });  // the rest of the page does not depend on m
 element("draw").addEventListener("click", draw);
 element("play").addEventListener("click", play);
 element("clear").addEventListener("click", clearDots);

@@ -66,32 +66,47 @@ function permutations(k) {
     Array.from({ length: k }, (_, i) => [...order.slice(0, i), k - 1, ...order.slice(i)]));
 }
 
-// Sums over samples of the errors of an estimate and of its gradient. With c_s = w_s (f_s − b_s) and C = Σ c_s the
-// gradient is Σ_s c_s e_s − C p, so a sample takes k operations instead of one for every outcome.
+// E[f] and its gradient, which estimates are compared with.
+function meanTarget(p, f) {
+  const mean = dot(p, f);
+  return { mean, gradient: p.map((x, i) => x * (f[i] - mean)) };
+}
+
+// Sums over samples of the errors of an estimate and of its gradient. With coefficients c_s and C = Σ c_s the gradient
+// is Σ_s c_s e_s − C p, so a sample takes k operations instead of one for every outcome.
 class Moments {
-  constructor(p, f) {
+  constructor(p, { mean, gradient }) {
     this.p = p;
-    this.mean = dot(p, f);
-    this.gradient = p.map((x, i) => x * (f[i] - this.mean));
+    this.mean = mean;
+    this.gradient = gradient;
     this.pp = dot(p, p);
     this.pg = dot(p, this.gradient);
     this.gg = dot(this.gradient, this.gradient);
     this.mass = this.bias = this.square = this.total = this.gradientSquare = 0;
     this.scores = new Float64Array(p.length);
+    this.c = new Float64Array(p.length);
   }
 
-  // Add a sample of distinct outcomes with its probability, weights, costs and baselines.
+  // Add a sample of distinct outcomes with its probability, weights, costs and baselines: c_s = w_s (f_s − b_s).
   add(probability, outcomes, weight, cost, baseline) {
-    let away = -this.mean, total = 0;
+    let value = 0;
     for (let i = 0; i < outcomes.length; i++) {
-      away += weight[i] * cost[i];
-      total += weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
+      value += weight[i] * cost[i];
+      this.c[i] = weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
     }
+    this.record(probability, outcomes, value, this.c);
+  }
+
+  // Add a sample of distinct outcomes with its probability, the estimate, and the coefficients of its gradient.
+  record(probability, outcomes, value, c) {
+    const away = value - this.mean;
+    let total = 0;
+    for (let i = 0; i < outcomes.length; i++) total += c[i];
     let square = total * total * this.pp + 2 * total * this.pg + this.gg;
     for (let i = 0; i < outcomes.length; i++) {
-      const s = outcomes[i], c = weight[i] * (cost[i] - (baseline ? baseline[i] : 0));
-      square += c * (c - 2 * (this.p[s] * total + this.gradient[s]));
-      this.scores[s] += probability * c;
+      const s = outcomes[i];
+      square += c[i] * (c[i] - 2 * (this.p[s] * total + this.gradient[s]));
+      this.scores[s] += probability * c[i];
     }
     this.mass += probability;
     this.bias += probability * away;
@@ -143,7 +158,7 @@ function thresholds(sizes, rest) {
 function exactMoments(p, f, k) {
   const n = p.length, names = [...Object.keys(OF_THE_SET), "sum_and_sample", "raj",
     "importance_weighted", "normalized_importance_weighted"];
-  const moments = Object.fromEntries(names.map((name) => [name, new Moments(p, f)]));
+  const moments = Object.fromEntries(names.map((name) => [name, new Moments(p, meanTarget(p, f))]));
   const orders = permutations(k);
   for (const chosen of combinations(n, k)) addSet(moments, p, f, chosen, orders);
   const results = Object.fromEntries(names.map((name) => [name, moments[name].result()]));
@@ -230,7 +245,7 @@ function independent(p, f, k) {
 function deterministic(p, f, k) {
   const order = p.map((_, i) => i).sort((a, b) => p[b] - p[a] || a - b);
   const top = order.slice(0, k - 1), others = order.slice(k - 1), rest = sum(others.map((i) => p[i]));
-  const moments = new Moments(p, f);
+  const moments = new Moments(p, meanTarget(p, f));
   for (const i of others) {
     const outcomes = [...top, i];
     moments.add(p[i] / rest, outcomes, [...top.map((j) => p[j]), rest], outcomes.map((j) => f[j]), null);
@@ -245,7 +260,7 @@ function strata(p, f, k) {
   ends[p.length - 1] = k;
   const at = (u) => ends.findIndex((end) => u < end);
   const cuts = [...new Set([0, 1, ...ends.map((e) => e - Math.floor(e))])].sort((a, b) => a - b);
-  const systematic = new Moments(p, f);
+  const systematic = new Moments(p, meanTarget(p, f));
   for (let i = 1; i < cuts.length; i++) {
     if (cuts[i] - cuts[i - 1] < 1e-15) continue;
     const middle = (cuts[i] + cuts[i - 1]) / 2;
@@ -274,4 +289,4 @@ function work(n, k) {
   return sets * (orders + 150) * k;
 }
 
-globalThis.maths = { exactMoments, unorderedSet, importance, raj, work, sum, dot };
+globalThis.maths = { exactMoments, unorderedSet, importance, raj, work, sum, dot, subsets, combinations, Moments };

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import swor
-from swor.diagnostics.groups import group_statistics
+from swor.diagnostics.groups import duplicates, group_statistics
 from swor.experiments.lm.problem import Sorting
 from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.best_of import best_of_loss
@@ -133,13 +133,12 @@ def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:
     whether all completions have the same reward; the effective sample size counts a completion that
     was drawn several times once, with their weights together.
     """
-    same = (sample.value.unsqueeze(2) == sample.value.unsqueeze(1)).all(-1)
-    first = ~(same & same.new_ones(same.shape[1:]).tril(-1)).any(-1)
     out = {
-        "duplicates": 1.0 - first.float().mean(-1),
+        "duplicates": duplicates(sample.value),
         "no_signal": (reward.amax(-1) == reward.amin(-1)).float(),
     }
     if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
         group = group_statistics(sample, reward)
         return out | group._asdict()
+    same = (sample.value.unsqueeze(2) == sample.value.unsqueeze(1)).all(-1)
     return out | {"effective_sample_size": 1.0 / (same.float().mean(-1) / sample.k).sum(-1)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from swor.experiments.runs.settings import Settings, as_json, from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+Unit = Literal["epoch", "step"]
+DIGITS: dict[Unit, int] = {"epoch": 4, "step": 6}
 
 
 def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None = None) -> None:
@@ -53,6 +56,35 @@ def kept_settings(path: Path, kind: type[Settings]) -> Settings:
             f"the settings in {path} are {metadata['settings']} ({error}); expected those of "
             f"{kind.__name__}. Give the file that training wrote."
         ) from error
+
+
+def kept_name(unit: Unit, number: int) -> str:
+    """Return the name of the file of a kept model.
+
+    >>> kept_name("epoch", 3), kept_name("step", 100)
+    ('epoch-0003.safetensors', 'step-000100.safetensors')
+    """
+    return f"{unit}-{number:0{DIGITS[unit]}d}.safetensors"
+
+
+def kept_models(run: Path, unit: Unit, wanted: Sequence[int] = ()) -> dict[int, Path]:
+    """Return the kept models of a run by epoch or by step, in order.
+
+    Args:
+        run: the folder of the run.
+        unit: what the models are counted in.
+        wanted: the epochs or steps; by default all that were kept.
+    """
+    found = sorted((run / "models").glob(f"{unit}-*.safetensors"))
+    kept = {int(path.stem.split("-")[1]): path for path in found}
+    missing = [number for number in wanted if number not in kept]
+    if missing or not kept:
+        option = "--keep-every" if unit == "epoch" else "--keep-steps"
+        raise UserError(
+            f"{run / 'models'} has models of the {unit}s {list(kept)}; expected "
+            f"{missing or 'at least one'}. Train with {option}."
+        )
+    return {number: kept[number] for number in sorted(wanted or kept)}
 
 
 def load_model(path: Path, model: nn.Module, *, prefix: str = "") -> None:

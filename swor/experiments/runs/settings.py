@@ -1,4 +1,4 @@
-"""The settings of every training run, and how stored settings are read and compared.
+"""The settings of every training run and measurement, and how stored settings are read and compared.
 
 A command takes one dataclass of settings. They are stored in ``settings.json`` and in the checkpoint.
 With ``--resume RUN`` the stored settings become the defaults of the command, and what is given beside
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -36,6 +36,8 @@ class TrainingSettings(ABC):
         log_every: number of steps that one line of ``metrics.jsonl`` averages.
         checkpoint_every: steps between checkpoints; there is also one after every epoch.
         keep_every: epochs between the copies of the model that are kept; 0 keeps none.
+        keep_steps: numbers of steps after which a copy of the model is kept too; 0 is the untrained
+            model.
         cpu: stay on the CPU even if there is an accelerator.
         out: folder of the run; by default a new one in runs/.
         resume: folder of a run to continue; its settings become the defaults.
@@ -46,6 +48,7 @@ class TrainingSettings(ABC):
     log_every: int = 100
     checkpoint_every: int = field(default=1000, metadata=MAY_CHANGE)
     keep_every: int = field(default=0, metadata=MAY_CHANGE)
+    keep_steps: tuple[int, ...] = field(default=(), metadata=MAY_CHANGE)
     cpu: bool = False
     out: Path | None = field(default=None, metadata=MAY_CHANGE)
     resume: Path | None = field(default=None, metadata=MAY_CHANGE)
@@ -59,6 +62,26 @@ class TrainingSettings(ABC):
         check_seed(self.seed)
         check_positive(self, "clip")
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
+        if any(step < 0 for step in self.keep_steps):
+            raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementSettings:
+    """Settings of every measurement of gradients on kept models, which can be interrupted and resumed.
+
+    Attributes:
+        seed: seed of the samples.
+        out: folder to write to; by default a new one in runs/.
+        resume: folder of a measurement to continue; its settings become the defaults.
+    """
+
+    seed: int = 0
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
@@ -137,12 +160,16 @@ def as_json(settings: DataclassInstance) -> str:
 def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
     """Refuse settings other than those of the run that is resumed.
 
+    A setting that did not exist when the run was started must have its default, which stands for what
+    the run did before.
+
     Args:
         stored: the settings of the run, by :func:`as_json`.
         settings: those that it is resumed with.
         path: the file that the former are from, for the error.
     """
-    before, now = _flat(json.loads(stored)), _flat(json.loads(as_json(settings)))
+    usual, now = _flat(_usual(settings)), _flat(json.loads(as_json(settings)))
+    before = usual | _flat(json.loads(stored))
     free, missing = may_change(settings), "not a setting"
     changed = [
         f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
@@ -155,6 +182,23 @@ def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
             f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
             "another run."
         )
+
+
+def _usual(settings: DataclassInstance) -> dict[str, Any]:
+    """Return the JSON form of the settings that have a default, at their defaults."""
+    usual: dict[str, Any] = {}
+    for f in fields(settings):
+        if f.default is not MISSING:
+            usual[f.name] = f.default
+        elif f.default_factory is not MISSING:
+            usual[f.name] = f.default_factory()
+    stored: dict[str, Any] = json.loads(json.dumps(usual, default=_plain))
+    return stored
+
+
+def _plain(value: Any) -> Any:
+    """Return nested settings as a dictionary, and other values that JSON does not have as a string."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from swor.experiments.runs.folder import RunFolder, open_folder, require_new
 from swor.experiments.runs.interrupt import interruptible
 from swor.experiments.runs.lock import FolderLock
 from swor.experiments.runs.metrics import Bar, Meter, Records, last_step
-from swor.experiments.runs.models import keep_model
+from swor.experiments.runs.models import keep_model, kept_name
 from swor.experiments.runs.processes import Processes, connect, is_main, on_main, together
 from swor.experiments.runs.settings import TrainingSettings, as_json, read_settings, require_same
 from swor.experiments.runs.task import Batch, Place, Task, seeded
@@ -155,6 +155,7 @@ class _Loop(Generic[Batch]):
             interruptible() as self.interrupt,
         ):
             if not restore:
+                self._keep_step()
                 self._end_epoch()
             return self._epochs()
 
@@ -162,6 +163,7 @@ class _Loop(Generic[Batch]):
         total, stop = self.settings.epochs * self.task.steps, False
         while self.position.step < total and not stop:
             stop = self._step()
+            self._keep_step()
             if self.position.step % self.task.steps == 0:
                 self._end_epoch()
             elif stop or self._due(self.settings.checkpoint_every):
@@ -217,10 +219,20 @@ class _Loop(Generic[Batch]):
         self.records.write("valid", self.position.step, epoch, metrics)
         self.bar.report(epoch, metrics)
         every = self.settings.keep_every
-        if self.main and every and epoch % every == 0:
-            path = self.folder / "models" / f"epoch-{epoch:04d}.safetensors"
-            keep_model(path, self.task.model, self.task.model_settings)
+        if every and epoch % every == 0:
+            self._keep(kept_name("epoch", epoch))
         self._save()
+
+    def _keep_step(self) -> None:
+        """Keep a copy of the model if this step is one of those; before the checkpoint of the step."""
+        if self.position.step in self.settings.keep_steps:
+            self._check_weights()
+            self._keep(kept_name("step", self.position.step))
+
+    def _keep(self, name: str) -> None:
+        if self.main:
+            path = self.folder / "models" / name
+            keep_model(path, self.task.model, self.task.model_settings)
 
     def _log_training(self) -> None:
         if self.meter.count:

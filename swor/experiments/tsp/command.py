@@ -1,13 +1,20 @@
-"""``swor tsp``, ``swor tsp-solve`` and ``swor tsp-figures``: train, use and compare models."""
+"""``swor tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and use models."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
+from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.folder import open_folder, require_new
+from swor.experiments.runs.measurements import measuring
+from swor.experiments.runs.models import kept_models, kept_settings
+from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.task import seeded
 from swor.experiments.runs.training import run
 from swor.experiments.tsp.figures import (
     gap_figure,
@@ -17,11 +24,20 @@ from swor.experiments.tsp.figures import (
     tours_figure,
 )
 from swor.experiments.tsp.model import load_attention_model
-from swor.experiments.tsp.problem import read_instances
-from swor.experiments.tsp.settings import TSPFigures, TSPSettings, TSPSolve
+from swor.experiments.tsp.problem import random_instances, read_instances
+from swor.experiments.tsp.settings import (
+    ModelSettings,
+    TSPFigures,
+    TSPSettings,
+    TSPSolve,
+    TSPVariance,
+    check_distinct,
+)
 from swor.experiments.tsp.solve import growth_rows, search, tour_rows
 from swor.experiments.tsp.solver import optimal_lengths
 from swor.experiments.tsp.task import TourTask
+from swor.experiments.tsp.variance import REFERENCE, Subject, measure, model_to_measure
+from swor.experiments.tsp.variance_report import variance_figure, variance_table
 
 
 def tsp(settings: TSPSettings) -> Path:
@@ -30,7 +46,7 @@ def tsp(settings: TSPSettings) -> Path:
     Args:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
-    settings = settings.resolved()
+    settings = with_start(settings.resolved())
     return run(
         lambda: TourTask(settings),
         settings,
@@ -38,6 +54,46 @@ def tsp(settings: TSPSettings) -> Path:
         name=f"tsp{settings.nodes}-{settings.estimator}",
         kept=settings.model,
     )
+
+
+def with_start(settings: TSPSettings) -> TSPSettings:
+    """Fill in the SHA-256 of the model that training starts from; it must not change afterwards."""
+    path = settings.start_from
+    if path is None:
+        return settings
+    if kept_settings(path, ModelSettings) != settings.model:
+        raise UserError(
+            f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
+            f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if settings.start_sha256 not in (None, found):
+        raise UserError(
+            f"{path} has changed since the run was started: its SHA-256 is {found}; expected "
+            f"{settings.start_sha256}. Restore the file, or start another run."
+        )
+    return replace(settings, start_sha256=found)
+
+
+def tsp_variance(settings: TSPVariance) -> Path:
+    """Measure gradient variances, and return the folder with the tables and variance.png.
+
+    Args:
+        settings: what to measure; with ``resume``, those of the measurement that is continued.
+    """
+    trained = read_settings(TSPSettings, settings.run)
+    check_distinct(REFERENCE, settings.k, trained.nodes)
+    models = kept_models(settings.run, "step", settings.steps)
+    generator = seeded(settings.seed, "instances")
+    instances = random_instances(settings.batch_size, trained.nodes, generator=generator)
+    with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
+        subject = Subject(model_to_measure(trained.model), models, instances)
+        measured, policies = measure(settings, subject, folder)
+        folder.write_text("variance.md", variance_table(settings, measured, policies))
+        trained_with = appearance(trained.estimator).label
+        folder.write_figure("variance.png", variance_figure(measured, policies, trained_with))
+    print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
 
 
 def tsp_solve(settings: TSPSolve) -> Path:

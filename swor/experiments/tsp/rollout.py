@@ -31,13 +31,17 @@ class RolloutBaseline:
         nodes: number of nodes of an instance.
         size: number of instances of the test.
         seed: seed of the instances.
+        trained: the model has learned something already, so that its tours are the baseline from the
+            beginning.
     """
 
-    def __init__(self, model: AttentionModel, *, nodes: int, size: int, seed: int) -> None:
+    def __init__(
+        self, model: AttentionModel, *, nodes: int, size: int, seed: int, trained: bool = False
+    ) -> None:
         self.best = copy.deepcopy(model).eval().requires_grad_(False)
         self.nodes, self.size, self.seed = nodes, size, seed
         self.average = MovingAverage(DECAY)
-        self.warm = False
+        self.warm = trained
         self.replaced = 0
 
     def __call__(self, instances: Tensor, cost: Tensor) -> Tensor:

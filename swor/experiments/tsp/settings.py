@@ -11,7 +11,7 @@ import tyro
 
 from swor.experiments.runs.best_of import check_best_of
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
-from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+from swor.experiments.runs.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
 
 TOURS = 512  # in a batch of the paper, however many of them are of the same instance
 
@@ -29,6 +29,16 @@ SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
 """Estimators that draw one tour per instance, and compare it with other instances or models."""
 
 
+BLOCKS = 10
+"""Measured gradients are averaged in this many blocks, whose spread is that of the measured bias."""
+
+
+def check_estimator(name: str) -> None:
+    """Refuse a name that no estimator has."""
+    if name not in get_args(Name):
+        raise UserError(f"estimator is {name!r}; expected one of {', '.join(get_args(Name))}.")
+
+
 def tours(nodes: int) -> int:
     """The number of tours, each with a start and a direction; above 20 nodes, that of 20.
 
@@ -36,6 +46,15 @@ def tours(nodes: int) -> int:
     6
     """
     return math.factorial(min(nodes, 20))
+
+
+def check_distinct(estimator: Name, k: int, nodes: int) -> None:
+    """Refuse a number of distinct tours that do not exist."""
+    if k > tours(nodes):
+        raise UserError(
+            f"k is {k}, but there are only {tours(nodes)} tours of {nodes} nodes, and {estimator} "
+            "draws distinct ones; expected at most as many. Lower --k, or give more nodes."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +104,9 @@ class TSPSettings(TrainingSettings):
             for unordered_set and reinforce, with k of this size or more.
         validate_best_of: also validate the mean of sampled tours, and the shortest of this many; by
             default as many as best_of.
+        start_from: a model.safetensors of another run, whose weights training starts from, with a new
+            optimiser; a rollout baseline starts from it too, without its first epoch. Give another
+            seed than that of the run, or it sees the same instances again.
         model: sizes of the model.
     """
 
@@ -100,6 +122,8 @@ class TSPSettings(TrainingSettings):
     rollout_size: int = 10_000
     best_of: int | None = None
     validate_best_of: int | None = None
+    start_from: Path | None = None
+    start_sha256: tyro.conf.Suppress[str | None] = None  # of that file, which the command fills in
     model: ModelSettings = field(default_factory=ModelSettings)
 
     def __post_init__(self) -> None:
@@ -107,21 +131,14 @@ class TSPSettings(TrainingSettings):
         check_positive(
             self, "k", "steps", "batch_size", "learning_rate", "validate_every", "validation_size"
         )
-        if self.estimator not in get_args(Name):
-            raise UserError(
-                f"estimator is {self.estimator!r}; expected one of {', '.join(get_args(Name))}."
-            )
+        check_estimator(self.estimator)
         if self.estimator in SINGLE and self.samples != 1:
             raise UserError(
                 f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
                 "k = 1. Leave k out."
             )
-        if self.estimator not in (*SINGLE, "reinforce") and self.samples > tours(self.nodes):
-            raise UserError(
-                f"k is {self.k}, but there are only {tours(self.nodes)} tours of {self.nodes} nodes, "
-                f"and {self.estimator} draws distinct ones; expected at most as many. Lower --k, or "
-                "give more nodes."
-            )
+        if self.estimator not in (*SINGLE, "reinforce"):
+            check_distinct(self.estimator, self.samples, self.nodes)
         if self.estimator == "reinforce_batch_mean" and self.instances < 2:
             raise UserError(
                 "batch_size is 1; expected at least two instances, to compare one with the others."
@@ -164,6 +181,46 @@ class TSPSettings(TrainingSettings):
             validate_every=self.epoch_steps,
             validate_best_of=self.validate_best_of or self.best_of,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPVariance(MeasurementSettings):
+    """Measure the gradient variance and bias of the estimators of Figure 3 on kept models of a run.
+
+    Every estimator draws k tours of each instance of one fixed minibatch, whose instances interact by
+    batch norm. reinforce_rollout and reinforce_batch_mean, which train with one tour of each of k times
+    as many instances, draw k independent tours of each here, and sum_and_sample k - 1 tours and one for
+    its baseline.
+
+    Attributes:
+        run: folder of a run of swor tsp with --keep-steps.
+        steps: which of the kept models to measure; by default all.
+        estimators: which to measure; reinforce, which the others are compared with, must be among them.
+        k: number of tours of an instance.
+        batch_size: number of instances of the minibatch.
+        repetitions: gradients per estimator and model.
+        reference: gradients of unordered_set, which is unbiased, that the bias is measured against.
+    """
+
+    run: tyro.conf.Positional[Path]
+    steps: tuple[int, ...] = ()
+    estimators: tuple[Name, ...] = get_args(Name)
+    k: int = 4
+    batch_size: int = 128
+    repetitions: int = 300
+    reference: int = 600
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 2, "k", "batch_size")
+        check_at_least(self, BLOCKS, "repetitions", "reference")
+        for name in self.estimators:
+            check_estimator(name)
+        if "reinforce" not in self.estimators:
+            raise UserError(
+                f"estimators is {self.estimators}; expected reinforce among them, since the variance "
+                "of the others is compared with it. Add it."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

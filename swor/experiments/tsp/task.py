@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, distributed
@@ -13,6 +13,7 @@ import swor
 from swor.baselines import batch_mean
 from swor.experiments.runs.best_of import best_of_loss
 from swor.experiments.runs.errors import check_memory
+from swor.experiments.runs.models import load_model
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
@@ -70,6 +71,51 @@ TOUR_ESTIMATORS: dict[str, TourEstimator] = {
 }
 
 
+class Draws(NamedTuple):
+    """Tours that a policy has drawn."""
+
+    policy: TourPolicy
+    instances: Tensor  # (batch, nodes, 2)
+    sample: Sample
+    cost: Tensor  # the lengths of the tours, (batch, k)
+
+
+def surrogate(
+    estimator: TourEstimator,
+    draws: Draws,
+    generator: torch.Generator,
+    rollout: Callable[[Tensor, Tensor], Tensor] | None,
+) -> Tensor:
+    """Return the surrogate of each instance, (batch,): its gradient is that of the estimator.
+
+    Args:
+        estimator: whose rule and baseline are used.
+        draws: the tours.
+        generator: of a baseline that is sampled.
+        rollout: from instances and lengths to the baseline (batch, 1), for an estimator that has one.
+    """
+    baseline = _baseline(estimator, draws, generator, rollout)
+    return estimator.rule(draws.sample).loss(draws.cost, baseline=baseline)
+
+
+def _baseline(
+    estimator: TourEstimator,
+    draws: Draws,
+    generator: torch.Generator,
+    rollout: Callable[[Tensor, Tensor], Tensor] | None,
+) -> Tensor | Literal["built-in"]:
+    policy, instances, _, cost = draws
+    if rollout is not None:
+        return rollout(instances, cost)
+    if estimator.baseline == "sampled":
+        with torch.no_grad():
+            return tour_length(instances, independent(policy, 1, generator).value)
+    if estimator.baseline == "batch mean":  # of all other tours, also where k > 1
+        others = batch_mean(cost.reshape(-1, 1), group=distributed.group.WORLD)
+        return others.view_as(cost)
+    return "built-in"
+
+
 AT_ONCE = 500  # validation instances that are sampled at the same time
 
 
@@ -101,6 +147,8 @@ class TourTask(Task[Tensor]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.model: AttentionModel = AttentionModel(settings.model)
+        if settings.start_from is not None:
+            load_model(settings.start_from, self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
         self.rollout = self._rollout() if self.estimator.baseline == "rollout" else None
         self.valid = validation_instances(settings.validation_size, settings.nodes)
@@ -109,7 +157,11 @@ class TourTask(Task[Tensor]):
     def _rollout(self) -> RolloutBaseline:
         settings = self.settings
         return RolloutBaseline(
-            self.model, nodes=settings.nodes, size=settings.rollout_size, seed=settings.seed
+            self.model,
+            nodes=settings.nodes,
+            size=settings.rollout_size,
+            seed=settings.seed,
+            trained=settings.start_from is not None,
         )
 
     def batch(self, place: Place) -> Tensor:
@@ -126,21 +178,9 @@ class TourTask(Task[Tensor]):
         if self.settings.best_of is not None:
             loss = best_of_loss(sample, cost, self.settings.best_of, largest=False)
         else:
-            baseline = self._baseline(policy, batch, cost, generator)
-            loss = self.estimator.rule(sample).loss(cost, baseline=baseline)
+            draws = Draws(policy, batch, sample, cost)
+            loss = surrogate(self.estimator, draws, generator, self.rollout)
         return loss.mean(), {"length": cost.mean(), "log_p": sample.log_p.detach().mean()}
-
-    def _baseline(
-        self, policy: TourPolicy, instances: Tensor, cost: Tensor, generator: torch.Generator
-    ) -> Tensor | Literal["built-in"]:
-        if self.rollout is not None:
-            return self.rollout(instances, cost)
-        if self.estimator.baseline == "sampled":
-            with torch.no_grad():
-                return tour_length(instances, independent(policy, 1, generator).value)
-        if self.estimator.baseline == "batch mean":
-            return batch_mean(cost, group=distributed.group.WORLD)
-        return "built-in"
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
         """Replace the model of the rollout baseline if the trained model is better."""

@@ -9,9 +9,10 @@ from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import open_folder
 from swor.experiments.runs.images import load
-from swor.experiments.runs.lock import locked
+from swor.experiments.runs.measurements import measuring
+from swor.experiments.runs.models import kept_models
 from swor.experiments.runs.processes import main_first
-from swor.experiments.runs.settings import as_json, read_settings, require_same
+from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.training import run
 from swor.experiments.vae.curves import elbo_table, read_curve, rows, short_names
 from swor.experiments.vae.figures import curves_figure, picture, variance_figure
@@ -21,7 +22,6 @@ from swor.experiments.vae.variance import (
     Subject,
     cases,
     comparisons,
-    kept_models,
     measure,
     variance_table,
 )
@@ -53,26 +53,16 @@ def vae_variance(settings: VAEVariance) -> Path:
         settings: what to measure; with ``resume``, those of the measurement that is continued.
     """
     trained = read_settings(VAESettings, settings.run)
-    models = kept_models(settings.run, settings.epochs)
+    models = kept_models(settings.run, "epoch", settings.epochs)
     images = load(trained.data, settings.data_dir or trained.data_dir).train
     if settings.records > len(images):
         raise UserError(
             f"records is {settings.records}; expected at most the {len(images)} training images."
         )
     compared = comparisons(settings, trained)
-    name = f"{settings.run.name}-variance"
-    folder = open_folder(settings, name, out=settings.out, resume=settings.resume)
-    if settings.resume is not None:
-        before = read_settings(VAEVariance, folder.path)
-        require_same(as_json(before), settings, folder.path / "settings.json")
-    try:
-        with locked(folder.path):
-            subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
-            todo = cases(settings, compared, tuple(models))
-            measured = measure(settings, subject, todo, folder)
-    except KeyboardInterrupt:
-        print(f"Stopped. Continue with: swor vae-variance --resume {folder.path}")
-        raise
+    with measuring(settings, "vae-variance", f"{settings.run.name}-variance") as folder:
+        subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
+        measured = measure(settings, subject, cases(settings, compared, tuple(models)), folder)
     at_last = [m for m in measured if m.epoch == max(models)]
     folder.write_text(
         "variance.md", variance_table(compared, at_last, trained.domain, settings.warm_up)

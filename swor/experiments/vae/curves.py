@@ -70,7 +70,7 @@ class Group(NamedTuple):
         parts += [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
         parts += [
             f"{name.replace('_', ' ')} {getattr(settings, name)}"
-            for name in ("batch_size", "clip", "log_every")
+            for name in ("batch_size", "clip", "log_every", "output_bias")
             if getattr(settings, name) != getattr(usual, name)
         ]
         parts += [f"{len(self.curves)} runs"] if len(self.curves) > 1 else []
@@ -157,6 +157,7 @@ def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
             "categories": curve.settings.categories,
             "k": curve.settings.samples,
             "learning_rate": curve.settings.rate,
+            "output_bias": curve.settings.output_bias,
             "seed": curve.settings.seed,
             "split": curve.split,
             "epoch": round(epoch, 4),

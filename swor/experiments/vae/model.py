@@ -13,6 +13,8 @@ from torch.distributions import Independent, OneHotCategorical
 
 Posterior: TypeAlias = "Independent[OneHotCategorical]"
 
+CLAMP = 1e-3  # pixels that are white in all images would have a bias of -inf
+
 
 class CategoricalVAE(nn.Module):
     r"""$q(z \mid x) = \prod_i q(z_i \mid x)$, $p(z) = c^{-n}$, $p(x \mid z) = \prod_j \text{Bernoulli}(x_j)$.
@@ -37,6 +39,19 @@ class CategoricalVAE(nn.Module):
         self.n, self.c = n, c
         self.encoder = _network(pixels, 512, 256, n * c, generator=generator)
         self.decoder = _network(n * c, 256, 512, pixels, generator=generator)
+
+    @torch.no_grad()
+    def set_output_bias(self, mean: Tensor) -> None:
+        r"""Start the output of the decoder from a mean image $m$: $b_j = \operatorname{logit}(m_j)$.
+
+        A zero bias makes every pixel equally likely to be black. Then the first steps of training move the
+        decoder to the mean image, and the encoder may meanwhile come to ignore its input.
+
+        Args:
+            mean: the mean of the training images, (pixels,); it is clamped to between 0.001 and 0.999.
+        """
+        *_, bias = self.decoder.parameters()
+        bias.copy_(torch.logit(mean, eps=CLAMP))
 
     def posterior(self, x: Tensor) -> Posterior:
         """Return the distribution of the one-hot z, (*batch, n, c), given images (*batch, pixels)."""

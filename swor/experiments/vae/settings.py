@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 import tyro
 
 from swor.estimators.registry import ESTIMATORS
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
 from swor.experiments.runs.images import Name
-from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+from swor.experiments.runs.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
 from swor.experiments.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
+
+OutputBias = Literal["zero", "mean-image"]
 
 METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
 """Estimators of the ELBO; VIMCO has an objective of its own."""
@@ -40,6 +43,8 @@ class VAESettings(TrainingSettings):
         data_dir: folder of the data files; by default SWOR_DATA, or else a download.
         batch_size: images per step, shared by all processes.
         learning_rate: of Adam; by default the paper's for the estimator.
+        output_bias: what the biases of the decoder's output start from: zero, as in the paper, or
+            mean-image, the logits of the mean training image.
     """
 
     epochs: int = field(default=10, metadata=MAY_CHANGE)
@@ -51,12 +56,18 @@ class VAESettings(TrainingSettings):
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
     batch_size: int = 200
     learning_rate: float | None = None
+    output_bias: OutputBias = "zero"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_estimator(self.estimator)
         check_positive(self, "k", "dims", "batch_size", "learning_rate")
         check_at_least(self, 2, "categories")
+        if self.output_bias not in get_args(OutputBias):
+            raise UserError(
+                f"output_bias is {self.output_bias!r}; expected one of "
+                f"{', '.join(get_args(OutputBias))}."
+            )
 
     @property
     def samples(self) -> int:
@@ -77,7 +88,7 @@ class VAESettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VAEVariance:
+class VAEVariance(MeasurementSettings):
     """Measure the gradient variance of estimators on the kept models of a run.
 
     Attributes:
@@ -92,10 +103,7 @@ class VAEVariance:
             paper does, so that the variance includes that of the data.
         warm_up: steps that train what an estimator learns on the model beforehand.
         epochs: which of the kept models to measure; by default all.
-        seed: seed of the samples.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
-        resume: folder of a measurement to continue; its settings become the defaults.
     """
 
     run: tyro.conf.Positional[Path]
@@ -107,12 +115,10 @@ class VAEVariance:
     new_minibatch: bool = False
     warm_up: int = 500
     epochs: tuple[int, ...] = ()
-    seed: int = 0
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(self, "k", "records")
         # A variance with a standard error needs three gradients.
         check_at_least(self, 3, "repetitions", "repetitions_before")

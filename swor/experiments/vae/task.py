@@ -22,6 +22,8 @@ class VAETask(Task[Tensor]):
     def __init__(self, settings: VAESettings, images: Images) -> None:
         self.settings, self.images = settings, images
         self.vae = make_vae(settings, images.train.shape[-1])
+        if settings.output_bias == "mean-image":
+            self.vae.set_output_bias(images.train.mean(0, dtype=torch.float32))
         self.estimate = METHODS[settings.estimator].make(
             uniform(settings.dims, settings.categories), generator=seeded(settings.seed, "method")
         )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from swor.diagnostics.streaming import start, update
 from swor.estimators.learned import warm_up
 from swor.experiments.runs.appearance import appearance
-from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder
+from swor.experiments.runs.measurements import (
+    Advance,
+    Job,
+    do,
+    flat_gradient,
+    moments,
+    read_table,
+)
 from swor.experiments.runs.models import load_model
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
@@ -43,6 +49,11 @@ class Case(NamedTuple):
     estimator: str
     k: int
     repetitions: int
+
+    @property
+    def name(self) -> str:
+        """What the progress bar shows."""
+        return f"epoch {self.epoch}, {appearance(self.estimator).label}, k = {self.k}"
 
 
 class Measurement(NamedTuple):
@@ -84,20 +95,6 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
     return rows
 
 
-def kept_models(run: Path, epochs: Sequence[int]) -> dict[int, Path]:
-    """Return the kept models of a run by epoch."""
-    kept = {
-        int(p.stem.split("-")[1]): p for p in sorted((run / "models").glob("epoch-*.safetensors"))
-    }
-    missing = [epoch for epoch in epochs if epoch not in kept]
-    if missing or not kept:
-        raise UserError(
-            f"{run / 'models'} has models of the epochs {list(kept)}; expected "
-            f"{missing or 'at least one'}. Train with --keep-every."
-        )
-    return {epoch: kept[epoch] for epoch in sorted(epochs or kept)}
-
-
 def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
     """Return what to measure: every estimator with each of its k on every model."""
     repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
@@ -113,25 +110,27 @@ def measure(
     settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
 ) -> list[Measurement]:
     """Make the measurements that a folder lacks, write each at once, and return all of them."""
-    from rich.progress import Progress
-
-    measured = read(folder.path)
+    measured = read_table(folder.path / TABLE, Measurement, "vae-variance")
     done = {(m.epoch, m.estimator, m.k) for m in measured}
-    left = [case for case in todo if case[:3] not in done]
-    with Progress() as progress:
-        bar = progress.add_task("", total=sum(case.repetitions for case in left))
-        for case in left:
-            name = f"epoch {case.epoch}, {appearance(case.estimator).label}, k = {case.k}"
-            progress.update(bar, description=name)
-            load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
-            draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
-            measured += measure_case(case, draw, lambda: progress.advance(bar))
-            rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
-            folder.write_csv(TABLE, rows)
+
+    def work(case: Case, advance: Advance) -> None:
+        load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
+        draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
+        measured.extend(measure_case(case, draw, advance))
+        rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
+        folder.write_csv(TABLE, rows)
+
+    do(
+        [
+            Job(case.name, case.repetitions, partial(work, case))
+            for case in todo
+            if case[:3] not in done
+        ]
+    )
     return measured
 
 
-def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) -> list[Measurement]:
+def measure_case(case: Case, gradient: Gradient, advance: Advance) -> list[Measurement]:
     """Measure the log-variances of a case: those of the encoder, the decoder and both.
 
     Args:
@@ -139,10 +138,7 @@ def measure_case(case: Case, gradient: Gradient, advance: Callable[[], None]) ->
         gradient: draws of it.
         advance: called after every draw.
     """
-    stream = start(sum(gradient.sizes), groups=gradient.sizes)
-    for number in range(case.repetitions):
-        stream = update(stream, gradient(number).unsqueeze(0))
-        advance()
+    stream = moments(gradient, case.repetitions, gradient.sizes, advance)
     variances = [*stream.variance.tolist(), float(stream.total)]
     errors = [*stream.variance_error.tolist(), float(stream.total_error)]
     return [
@@ -201,27 +197,7 @@ class Gradient:
 
     def __call__(self, number: int) -> Tensor:
         """Return the gradient of a draw, (parameters,)."""
-        gradients = torch.autograd.grad(self.loss(number, "noise"), self.parameters)
-        return torch.cat([gradient.flatten() for gradient in gradients])
-
-
-def read(folder: Path) -> list[Measurement]:
-    """Read the measurements that a folder already has."""
-    path = folder / TABLE
-    if not path.exists():
-        return []
-    kinds = get_type_hints(Measurement)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [
-                Measurement(**{name: kind(row[name]) for name, kind in kinds.items()})
-                for row in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); expected the table that vae-variance wrote. Restore "
-            "the file, or measure again in another folder."
-        ) from error
+        return flat_gradient(self.loss(number, "noise"), self.parameters)
 
 
 def variance_table(

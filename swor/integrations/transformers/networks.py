@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from swor.integrations.transformers.caches import checked
+from swor.integrations.transformers.positions import check_position, position_limit
 from swor.integrations.transformers.wrappers import underlying
 
 if TYPE_CHECKING:
@@ -47,15 +48,18 @@ class Decoder:
         self.model, self.input_ids, self.mask = model, input_ids, mask
         self.padded = not bool(mask.all())
         self.lengths = mask.sum(-1)
+        self.longest, self.most = int(self.lengths.max()), position_limit(model)
         self.takes = inspect.signature(underlying(model).forward).parameters
 
     def prefill(self) -> tuple[Tensor, Cache]:
         """Run one pass over the prompts."""
+        check_position(self.most, self.longest, 0)
         out = self._call(self.input_ids, self.mask, self._positions(), keep=1, use_cache=True)
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
+        self._check_position(owners, past + tokens.shape[-1])
         ones = self.mask.new_ones(len(tokens), past + tokens.shape[-1])
         mask = torch.cat([self.mask[owners], ones], dim=-1)
         steps = torch.arange(past, past + tokens.shape[-1], device=tokens.device)
@@ -66,6 +70,7 @@ class Decoder:
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Run one pass over prompts and tokens; the last token is predicted only."""
         n = tokens.shape[-1]
+        self._check_position(owners, n - 1)
         ids = self.context(tokens, owners)[:, :-1]
         mask = torch.cat([self.mask[owners], torch.ones_like(tokens)], dim=-1)[:, :-1]
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -75,6 +80,12 @@ class Decoder:
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Return the prompts, followed by the tokens."""
         return torch.cat([self.input_ids[owners], tokens], dim=-1)
+
+    def _check_position(self, owners: Tensor, tokens: int) -> None:
+        if (
+            self.most is not None and self.longest + tokens > self.most
+        ):  # the longest may have ended
+            check_position(self.most, int(self.lengths[owners].max()), tokens)
 
     def _positions(self) -> Tensor:
         return (self.mask.cumsum(-1) - 1).clamp(min=0)
@@ -115,6 +126,7 @@ class EncoderDecoder:
         self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
     ) -> None:
         self.model, self.input_ids, self.mask, self.sharded = model, input_ids, mask, sharded
+        self.most = position_limit(model)
         inside = underlying(model)
         start = inside.generation_config.decoder_start_token_id
         start = inside.config.decoder_start_token_id if start is None else start
@@ -139,11 +151,13 @@ class EncoderDecoder:
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """One pass over new tokens."""
+        check_position(self.most, 1, past + tokens.shape[-1])
         encoded = {"encoder_outputs": (self.hidden[owners],)}
         return self._decode(tokens, owners, encoded, past_key_values=cache, use_cache=True)
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Run one pass over start tokens and tokens; the last token is predicted only."""
+        check_position(self.most, 1, tokens.shape[-1] - 1)
         ids = self.context(tokens, owners)[:, :-1]
         if self.sharded:
             return self._decode(ids, owners, {"input_ids": self.input_ids[owners]}, use_cache=False)

@@ -4,6 +4,7 @@ from swor.integrations.trl.compatibility import check_methods
 
 check_methods()  # before anything is overridden
 
+from swor.integrations.trl.config import UnorderedSetConfig  # noqa: E402
 from swor.integrations.trl.trainer import UnorderedSetTrainer  # noqa: E402
 
-__all__ = ["UnorderedSetTrainer"]
+__all__ = ["UnorderedSetConfig", "UnorderedSetTrainer"]

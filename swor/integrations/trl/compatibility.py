@@ -19,7 +19,7 @@ OVERRIDDEN = {
 }
 READ = [
     *("_logs", "_metrics", "model_wrapped", "num_generations", "num_generations_eval"),
-    *("max_completion_length", "reward_weights", "temperature"),
+    *("max_completion_length", "reward_clip_range", "reward_weights", "temperature"),
 ]
 
 

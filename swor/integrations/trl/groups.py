@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from swor.estimators.unordered import unordered_set
+from swor.math.best_of.weights import best_of_weights
 from swor.types import Sample
 
 
@@ -29,6 +30,27 @@ def weighted(sample: Sample, advantages: Tensor) -> Tensor:
     weights = unordered_set(sample)
     advantage = k * weights.weight * (from_mean - weights.baseline(from_mean))
     return advantage.flatten().to(advantages.dtype)
+
+
+def best_of_weighted(sample: Sample, advantages: Tensor, reward: Tensor, m: int) -> Tensor:
+    r"""$k c_s$ of the best of m rewards, and $k w_s (g_s - b_s)$ of what else is in the advantages.
+
+    That is $g_s = -\beta \log(p_s / p_{\text{ref}, s})$, the KL penalty of TRL, which is a mean over
+    completions whatever the rewards are.
+
+    Args:
+        sample: the completions of every group, $k \ge m$ for each.
+        advantages: of leave-one-out REINFORCE, (batch · k,), not scaled.
+        reward: without the penalty, (batch, k).
+        m: the number of completions of which the best one counts.
+    """
+    k = sample.k
+    if k == 1:
+        return advantages
+    others = (reward.sum(-1, keepdim=True) - reward) / (k - 1)
+    penalty = weighted(sample, advantages - (reward - others).flatten().to(advantages.dtype))
+    found = best_of_weights(sample.log_p, sample.log_rest, reward, m)
+    return k * found.coefficient.flatten().to(advantages.dtype) + penalty
 
 
 def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:

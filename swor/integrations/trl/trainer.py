@@ -13,10 +13,17 @@ from trl import RLOOConfig, RLOOTrainer
 from trl.models import unwrap_model_for_generation
 
 from swor.diagnostics.groups import group_statistics
+from swor.estimators.best_of import best_of
 from swor.estimators.unordered import unordered_set
 from swor.integrations.transformers import sample_completions
 from swor.integrations.trl.compatibility import accepted, check_attributes, known
-from swor.integrations.trl.groups import cut, one_of_each, padded, weighted
+from swor.integrations.trl.groups import (
+    best_of_weighted,
+    cut,
+    one_of_each,
+    padded,
+    weighted,
+)
 from swor.integrations.trl.settings import check_settings
 
 if TYPE_CHECKING:
@@ -37,18 +44,21 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
 
     :func:`sample_completions` replaces ``generate``, so that the ``num_generations`` completions of a
     prompt are all different. The weights and the baseline are those of :func:`swor.unordered_set`. Clipping,
-    the KL penalty, saving and resuming are unchanged.
+    the KL penalty, saving and resuming are unchanged. With ``best_of=m`` in :class:`UnorderedSetConfig`, it
+    trains for the best reward of $m$ completions instead of the mean reward, by :func:`swor.best_of`.
 
     In addition to TRL's metrics, the trainer logs means over prompts of :func:`swor.group_statistics`:
     ``swor/mass_covered``, ``swor/effective_sample_size``, ``swor/standard_error`` of the mean reward, and
     ``swor/duplicates_avoided``. It also logs ``swor/reward``, the unbiased estimate of the expected reward.
-    TRL's ``reward``, the plain mean over distinct completions, is a biased one.
+    TRL's ``reward``, the plain mean over distinct completions, is a biased one. With ``best_of=m`` there is
+    also ``swor/best_of``, the unbiased estimate of the expected best reward of $m$ completions.
 
     Args:
         model: a causal language model, with an adapter or without, or its name.
         reward_funcs: one or several reward functions, as for ``RLOOTrainer``.
-        args: the settings. Completions are sampled from the model's own distribution at ``temperature``,
-            so ``top_p``, ``top_k``, ``min_p`` and ``repetition_penalty`` must have their defaults.
+        args: the settings, an ``RLOOConfig`` or an :class:`UnorderedSetConfig`. Completions are sampled
+            from the model's own distribution at ``temperature``, so ``top_p``, ``top_k``, ``min_p`` and
+            ``repetition_penalty`` must have their defaults.
         train_dataset: the training data, with a column ``prompt``.
         eval_dataset: the evaluation data, with a column ``prompt``.
         processing_class: the tokenizer.
@@ -98,6 +108,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             **accepted(RLOOTrainer.__init__, options),
         )
         check_attributes(self)
+        self._best_of: int | None = getattr(self.args, "best_of", None)  # RLOOConfig has none
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any]
@@ -163,7 +174,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Prepare TRL's batch, and replace the advantages."""
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        batch["advantages"] = weighted(self._sample, batch["advantages"])
+        batch["advantages"] = self._weighted(batch["advantages"])
         logged = self._logs["advantages"]
         everyone = self.accelerator.gather(batch["advantages"]).tolist()
         for _ in range(min(len(everyone), len(logged))):
@@ -172,9 +183,25 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         self._log_groups()
         return batch
 
+    def _weighted(self, advantages: Tensor) -> Tensor:
+        """The advantages of the unordered set estimator, or of the best of m."""
+        if self._best_of is None:
+            return weighted(self._sample, advantages)
+        reward = self._group_rewards()
+        if self.reward_clip_range:
+            reward = reward.clamp(*self.reward_clip_range)
+        return best_of_weighted(self._sample, advantages, reward, self._best_of)
+
+    def _group_rewards(self) -> Tensor:
+        """The rewards of this process, (batch, k)."""
+        rewards: Tensor = self._rewards.view(-1, self._sample.k)
+        return rewards.to(self._sample.log_p.dtype)
+
     def _log_groups(self) -> None:
-        reward = self._rewards.view(-1, self._sample.k).to(self._sample.log_p.dtype)
+        reward = self._group_rewards()
         numbers = {"reward": unordered_set(self._sample).mean(reward)}
+        if self._best_of is not None:
+            numbers["best_of"] = best_of(self._sample, self._best_of).mean(reward)
         if self._sample.k > 1:
             numbers |= group_statistics(self._sample, reward)._asdict()
         mode = "train" if self.model.training else "eval"

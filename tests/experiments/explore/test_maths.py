@@ -9,11 +9,14 @@ import json
 import shutil
 import subprocess
 from importlib.resources import files
+from typing import Any
 
 import pytest
 import torch
+from best_of_enumeration import covariance, distinct, independent
 from torch.distributions import Categorical
 
+import swor
 from swor.diagnostics.enumeration import exact_moments
 from swor.estimators.estimator import lift
 from swor.estimators.registry import ESTIMATORS
@@ -23,20 +26,21 @@ from swor.types import Scheme
 Problem = tuple[list[float], list[float], int]
 Results = dict[str, dict[str, float]]
 
-SCRIPT = files("swor.experiments.explore").joinpath("maths.js")
+SCRIPTS = [files("swor.experiments.explore").joinpath(x) for x in ("maths.js", "best_of.js")]
 PROBLEMS: list[Problem] = [
     ([0.4, 0.25, 0.2, 0.1, 0.05], [1.0, -0.5, 2.0, 0.3, 4.0], k) for k in (1, 2, 3, 4, 5)
 ] + [([0.98, 0.01, 0.007, 0.003], [1.0, 3.0, -2.0, 0.5], k) for k in (2, 3)]
 
 
-def in_javascript(problems: list[Problem]) -> list[Results]:
-    """Return the moments of all rules of the page, computed by its script in Node.js."""
+def run_script(function: str, calls: list[Any]) -> list[Any]:
+    """Return what a function of the page's scripts returns for each call, computed in Node.js."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is not installed; it is needed to check the explorer's mathematics")
+    scripts = "\n".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
     call = (
-        f"{SCRIPT.read_text(encoding='utf-8')}\nconst problems = {json.dumps(problems)};"
-        "console.log(JSON.stringify(problems.map((x) => maths.exactMoments(...x)),"
+        f"{scripts}\nconst calls = {json.dumps(calls)};"
+        f"console.log(JSON.stringify(calls.map((x) => maths.{function}(...x)),"
         "(key, value) => value === Infinity ? 'inf' : value));"
     )
     done = subprocess.run([node, "-e", call], capture_output=True, text=True, check=True)
@@ -45,7 +49,7 @@ def in_javascript(problems: list[Problem]) -> list[Results]:
 
 @pytest.fixture(scope="module")
 def javascript() -> list[Results]:
-    return in_javascript(PROBLEMS)
+    return run_script("exactMoments", PROBLEMS)
 
 
 def in_library(name: str, problem: Problem) -> dict[str, float]:
@@ -108,3 +112,41 @@ def test_the_page_has_the_rules_of_the_paper(javascript: list[Results]) -> None:
     paper = {"single_sample", "reinforce", "unordered_set", "sum_and_sample", "risk"}
     paper |= {"deterministic_sum_and_sample", "importance_weighted"}
     assert paper | {"normalized_importance_weighted"} <= set(javascript[0])
+
+
+# The lowest cost of m draws.
+
+BEST_OF = [(*problem, m) for problem in PROBLEMS for m in range(1, problem[2] + 1)]
+
+
+@pytest.fixture(scope="module")
+def bests() -> list[dict[str, Any]]:
+    return run_script("bestOfMoments", BEST_OF)
+
+
+@pytest.mark.parametrize("place", range(len(BEST_OF)))
+def test_the_best_of_m_agrees_with_the_library(bests: list[dict[str, Any]], place: int) -> None:
+    p, f, k, m = BEST_OF[place]
+    logits = torch.tensor(p, dtype=torch.float64).log().requires_grad_()
+    costs, log_probs = torch.tensor(f, dtype=torch.float64), logits.log_softmax(-1)
+    exact = swor.exact_best_of(lambda x: costs[x], Categorical(logits=logits), m, largest=False)
+    assert bests[place]["value"] == pytest.approx(exact.item(), abs=1e-12)
+    sets, multisets = distinct(log_probs, k), independent(log_probs, k)
+    baseline = "centred" if k > m else "fewer"
+    estimates = {
+        "best_of": (swor.best_of(sets[0], m, largest=False), sets),
+        "best_of_independent": (
+            swor.best_of_independent(multisets[0], m, largest=False, baseline=baseline),
+            multisets,
+        ),
+    }
+    for name, (estimate, (sample, probability)) in estimates.items():
+        loss = estimate.loss(costs[sample.value])
+        rows = [torch.autograd.grad(x, logits, retain_graph=True)[0] for x in loss]
+        expected = {
+            "bias": 0.0,
+            "variance": covariance(loss.detach().unsqueeze(-1), probability).item(),
+            "gradientBias": 0.0,
+            "gradientVariance": covariance(torch.stack(rows), probability).trace().item(),
+        }
+        assert bests[place][name] == pytest.approx(expected, rel=1e-6, abs=1e-12)

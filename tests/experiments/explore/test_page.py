@@ -59,6 +59,11 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     document.getElementById("draw").click();
     seen.push(document.querySelectorAll("#sample .chip").length);
     seen.push(document.querySelectorAll("#outcomes tbody tr").length);
+    set("m", 2);
+    seen.push(Number(cell("best_of")) < Number(cell("best_of_independent")));
+    seen.push(document.getElementById("best").innerText.startsWith("The expected lowest cost of 2 draws is"));
+    set("m", 1);
+    seen.push(Math.abs(cell("best_of") / cell("unordered_set") - 1) < 1e-9);
     seen.push(document.documentElement.scrollWidth <= innerWidth);
     result = seen;
     """
@@ -66,4 +71,4 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     failures, seen = json.loads(text)
     assert failures == []
     assert console == ""
-    assert seen == [True, True, False, "0", True, 2, 4, True]
+    assert seen == [True, True, False, "0", True, 2, 4, True, True, True, True]

@@ -80,9 +80,17 @@ def test_only_what_may_change_may_change() -> None:
         "data_dir was None and is 'y'",
     ):
         assert said in str(error.value)
-    less = json.dumps({k: v for k, v in json.loads(before).items() if k != "sizes"})
-    with pytest.raises(UserError, match=r"sizes was 'not a setting' and is \[1, 2\]"):
-        require_same(less, Example(), Path("checkpoint.pt"))
+
+
+def test_a_setting_that_a_run_did_not_have_yet_must_have_its_default() -> None:
+    stored = json.loads(as_json(Example()))
+    less = json.dumps({k: v for k, v in stored.items() if k not in ("sizes", "model", "data_dir")})
+    require_same(less, Example(), Path("checkpoint.pt"))
+    with pytest.raises(UserError, match=r"model.width was 8 and is 9; sizes was \[1, 2\] and is"):
+        require_same(less, Example(sizes=(3,), model=Model(9)), Path("checkpoint.pt"))
+    more = json.dumps(stored | {"depth": 3})
+    with pytest.raises(UserError, match="depth was 3 and is 'not a setting'"):
+        require_same(more, Example(), Path("checkpoint.pt"))
 
 
 def test_settings_check_themselves() -> None:

@@ -18,7 +18,7 @@ from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder
 from swor.experiments.runs.metrics import read_records
-from swor.experiments.runs.models import kept_settings
+from swor.experiments.runs.models import kept_models, kept_settings, load_model
 from swor.experiments.runs.training import run, train
 
 
@@ -142,6 +142,29 @@ def test_kept_models_are_those_of_their_epochs(tmp_path: Path) -> None:
     train(Toy(), tmp_path, replace(SETTINGS, epochs=2, keep_every=2))
     kept = sorted(path.name for path in (tmp_path / "models").iterdir())
     assert kept == ["epoch-0000.safetensors", "epoch-0002.safetensors"]
+
+
+def test_models_are_kept_at_given_steps(whole: tuple[Path, Toy], tmp_path: Path) -> None:
+    settings = replace(SETTINGS, keep_steps=(0, 3, 7, 21, 100))
+    train(Toy(), tmp_path / "whole", settings)
+    assert not train(Toy(strike=(6, signal.SIGINT)), tmp_path / "part", settings)
+    train(Toy(), tmp_path / "part", settings, resume=True)
+    kept = kept_models(tmp_path / "whole", "step")
+    assert list(kept) == [0, 3, 7, 21]
+    assert logged(tmp_path / "whole") == logged(whole[0])  # keeping a model changes nothing
+    model, again = Toy().model, Toy().model
+    for step, path in kept.items():
+        load_model(path, model)
+        load_model(kept_models(tmp_path / "part", "step")[step], again)
+        assert same_weights(model, again)
+        assert same_weights(model, Toy().model) == (step == 0)
+    assert same_weights(model, whole[1].model)
+    with pytest.raises(UserError, match=r"models of the steps \[0, 3, 7, 21\]; expected \[4\]"):
+        kept_models(tmp_path / "whole", "step", (3, 4))
+    with pytest.raises(UserError, match="Train with --keep-every"):
+        kept_models(tmp_path / "whole", "epoch")
+    with pytest.raises(UserError, match="keep_steps is"):
+        replace(SETTINGS, keep_steps=(-1,))
 
 
 def test_a_command_trains_in_a_folder_and_keeps_the_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from swor.experiments.runs.models import keep_model
 from swor.experiments.tsp.command import tsp
 from swor.experiments.tsp.model import AttentionModel, load_attention_model
 from swor.experiments.tsp.problem import tour_length
+from swor.experiments.tsp.rollout import greedy_lengths
 from swor.experiments.tsp.settings import ModelSettings, TSPSettings
 from swor.experiments.tsp.task import TOUR_ESTIMATORS, TourTask
 
@@ -207,6 +209,45 @@ def test_figures_of_runs(tmp_path: Path, capsys) -> None:
     assert main(["tsp-figures", *runs, other, "--out", str(tmp_path / "no")]) == 1
     assert "expected the same number" in capsys.readouterr().err
     assert main(["tsp-figures", str(tmp_path), "--out", str(tmp_path / "no")]) == 1
+
+
+@pytest.mark.parametrize("name", ["unordered_set", "reinforce_rollout"])
+def test_a_run_starts_from_the_model_of_another(name: str, tmp_path: Path) -> None:
+    start = train(tmp_path / "start", seed=1) / "model.safetensors"
+    options = {"estimator": name, "seed": 2, "start_from": start, "keep_steps": (0,)}
+    whole = train(tmp_path / "whole", **options, steps=8)
+    first = load_attention_model(whole / "models" / "step-000000.safetensors")
+    assert same_weights(first, load_attention_model(start))
+    stored = json.loads((whole / "settings.json").read_text())["settings"]
+    assert stored["start_from"] == str(start)
+    assert stored["start_sha256"] == hashlib.sha256(start.read_bytes()).hexdigest()
+    part = train(tmp_path / "part", **options)
+    assert main(["tsp", "--resume", str(part), "--steps", "8"]) == 0
+    assert logged(part) == logged(whole)
+    assert logged(whole) != logged(train(tmp_path / "other", estimator=name, seed=2, steps=8))
+
+
+def test_a_rollout_baseline_starts_from_that_model(tmp_path: Path) -> None:
+    start = train(tmp_path / "start", seed=1) / "model.safetensors"
+    task = TourTask(replace(TINY, estimator="reinforce_rollout", start_from=start))
+    x = task.valid[:4]
+    greedy = greedy_lengths(load_attention_model(start), x).unsqueeze(-1)
+    torch.testing.assert_close(task.rollout(x, torch.full((4, 1), 9.0)), greedy)
+
+
+def test_a_start_that_is_not_there_or_not_the_same(tmp_path: Path, capsys) -> None:
+    start = train(tmp_path / "start", seed=1) / "model.safetensors"
+    with pytest.raises(UserError, match="there is no file nowhere"):
+        train(tmp_path / "no", start_from=Path("nowhere"))
+    with pytest.raises(UserError, match=r"a model of other sizes, .*width=16.*Give --width"):
+        train(tmp_path / "no", start_from=start, model=replace(SMALL, width=8))
+    assert not (tmp_path / "no").exists()
+    run = train(tmp_path / "run", seed=2, start_from=start)
+    before = content(run)
+    start.write_bytes((run / "model.safetensors").read_bytes())
+    assert main(["tsp", "--resume", str(run), "--steps", "8"]) == 1
+    assert "has changed since the run was started" in capsys.readouterr().err
+    assert content(run) == before
 
 
 @pytest.mark.parametrize("estimator", ["unordered_set", "reinforce"])

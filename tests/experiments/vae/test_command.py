@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -40,6 +41,20 @@ def test_the_command_resumes_a_run(run: Path, tmp_path: Path) -> None:
     assert logged(first) == logged(run)
     assert json.loads((first / "settings.json").read_text())["settings"]["epochs"] == 2
     assert main(["vae", f"--resume={out}"]) == 0  # nothing left to do
+
+
+def test_a_run_from_the_mean_image_is_recorded_and_resumed(tmp_path: Path) -> None:
+    start = ["vae", "--dims", "2", "--cpu", "--output-bias", "mean-image", "--epochs"]
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    assert main([*start, "2", "--out", str(whole)]) == 0
+    assert main([*start, "1", "--out", str(part)]) == 0
+    assert main(["vae", "--resume", str(part), "--epochs", "2"]) == 0
+    assert logged(part) == logged(whole)
+    stored = json.loads((part / "settings.json").read_text())["settings"]
+    assert stored["output_bias"] == "mean-image"
+    untrained = next(r["negative_elbo"] for r in logged(whole) if r["split"] == "valid")
+    assert untrained < 0.8 * 64 * math.log(2)  # what equally likely pixels cost
+    assert main(["vae", "--resume", str(part), "--epochs", "3", "--output-bias", "zero"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def test_runs_that_differ_in_their_seed_are_together() -> None:
     first, second = grouped(curves[:3])
     assert first.name == "REINFORCE, built-in baseline, k = 4, 2 runs"
     assert second.name == "REINFORCE, built-in baseline, k = 8"
+    (third,) = grouped([curve("valid", [9.0], output_bias="mean-image")])
+    assert third.name == f"{first.name[:-8]}, output bias mean-image"
     assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves).axes] == [2, 2]
     assert elbo_table(curves).splitlines()[4:] == [
         f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",

@@ -66,6 +66,17 @@ def test_the_decoder_learns_from_the_pathwise_term() -> None:
         assert float((estimate - expected).norm() / expected.norm()) < 0.02
 
 
+def test_the_output_bias_is_that_of_the_training_images() -> None:
+    images = load("digits")
+    zero, mean = (
+        VAETask(replace(DIGITS, output_bias=bias), images).vae for bias in ("zero", "mean-image")
+    )
+    assert not zero.decoder[-1].bias.any()
+    clamped = images.train.float().mean(0).clamp(1e-3, 1 - 1e-3)
+    torch.testing.assert_close(mean.decoder[-1].bias.sigmoid(), clamped)
+    torch.testing.assert_close(mean.decoder[-1].weight, zero.decoder[-1].weight)
+
+
 def test_the_encoder_runs_once_and_the_decoder_once_on_all_samples() -> None:
     task = VAETask(DIGITS, load("digits"))
     shapes: dict[str, list[torch.Size]] = {"encoder": [], "decoder": []}

@@ -14,6 +14,7 @@ from torch import Tensor
 from swor.cli import main
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.images import load
+from swor.experiments.runs.models import kept_models
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.command import vae_variance
 from swor.experiments.vae.settings import VAESettings, VAEVariance
@@ -24,7 +25,6 @@ from swor.experiments.vae.variance import (
     Measurement,
     Row,
     comparisons,
-    kept_models,
     measure_case,
     variance_table,
 )
@@ -142,7 +142,7 @@ def test_the_variance_command_writes_its_tables(few: VAEVariance, tmp_path: Path
     with pytest.raises(UserError, match="models of the epochs"):
         vae_variance(replace(few, epochs=(7,), out=tmp_path / "none"))
     (few.run / "models" / ".epoch-0009.7.safetensors").touch()  # of a run that was killed
-    assert sorted(kept_models(few.run, ())) == [0, 1, 2]
+    assert sorted(kept_models(few.run, "epoch")) == [0, 1, 2]
     for changes, message in [
         ({"repetitions": 2}, "repetitions is 2; expected at least 3"),
         ({"records": 0}, "records is 0; expected more than 0"),

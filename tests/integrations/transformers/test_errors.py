@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import LEFT, PROMPTS, tiny
-from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
+from problems import seeded
+from tiny_models import LEFT, PROMPTS, SYMBOLS, tiny
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
+)
 
 from swor.integrations.transformers import (
     ancestral_completions,
@@ -13,6 +19,7 @@ from swor.integrations.transformers import (
     completion_log_probs,
     sample_completions,
 )
+from swor.integrations.transformers.positions import position_limit
 
 
 def mask_everything(tokens, logits):
@@ -44,6 +51,50 @@ def test_bad_input(change, error, message):
     given = {"input_ids": PROMPTS, "attention_mask": LEFT, "k": 2, "max_new_tokens": 2} | change
     with pytest.raises(error, match=message):
         sample_completions(tiny("gpt2"), **given)
+
+
+def test_a_table_of_positions_has_an_end():
+    """16 positions: 3 of the longest prompt, and 13 of the inputs for 14 new tokens."""
+    model, every = tiny("gpt2"), {"k": 2, "eos_token_id": []}
+    sample = sample_completions(model, PROMPTS, LEFT, max_new_tokens=14, **every)
+    assert sample.log_p.isfinite().all()
+    message = r"first 14 tokens of a completion and 3 before it need 17 positions, .* has 16"
+    for draw in (sample_completions, ancestral_completions, beam_completions):
+        with torch.no_grad(), pytest.raises(ValueError, match=message):
+            draw(model, PROMPTS, LEFT, max_new_tokens=15, **every)
+    with pytest.raises(ValueError, match=message):
+        completion_log_probs(
+            model, PROMPTS, torch.ones(2, 2, 15).long(), attention_mask=LEFT, eos_token_id=[]
+        )
+    with pytest.raises(ValueError, match="first 0 tokens of a completion and 17 before it"):
+        sample_completions(model, torch.ones(1, 17).long(), k=2, max_new_tokens=1)
+
+
+def test_a_short_prompt_may_be_completed_further_than_a_long_one():
+    def end_the_first(tokens, logits):
+        long = (tokens[:, :1] == 1) & (torch.arange(SYMBOLS) != 0)
+        return logits.masked_fill(long, -torch.inf)
+
+    given = {"k": 1, "max_new_tokens": 16, "logits_processor": end_the_first}
+    sample = sample_completions(tiny("gpt2"), PROMPTS, LEFT, **given, generator=seeded())
+    assert sample.value.shape == (2, 1, 16)
+
+
+def test_an_encoder_decoder_has_a_table_of_its_own():
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "max_position_embeddings": 8}
+    sizes |= {"encoder_attention_heads": 1, "decoder_attention_heads": 1}
+    ends = {"bos_token_id": 1, "pad_token_id": 4, "eos_token_id": 0, "decoder_start_token_id": 1}
+    model = BartForConditionalGeneration(BartConfig(vocab_size=5, **sizes, **ends)).eval()
+    given = {"k": 2, "eos_token_id": []}
+    sample_completions(model, PROMPTS[:1], max_new_tokens=8, **given)
+    with pytest.raises(ValueError, match=r"first 8 tokens .* and 1 before it need 9"):
+        sample_completions(model, PROMPTS[:1], max_new_tokens=9, **given)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_positions_without_a_table_have_no_end(name):
+    assert position_limit(tiny(name)) is None
+    assert position_limit(tiny("gpt2")) == 16
 
 
 def test_a_model_without_a_cache():

@@ -1,0 +1,119 @@
+"""Measurements of gradients: long tables that are written a row at a time, and can be continued."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from swor.diagnostics.streaming import Stream, start, update
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.folder import RunFolder, open_folder
+from swor.experiments.runs.lock import locked
+from swor.experiments.runs.settings import (
+    MeasurementSettings,
+    as_json,
+    read_settings,
+    require_same,
+)
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+Advance = Callable[[], None]
+
+
+class Job(NamedTuple):
+    """A part of a measurement.
+
+    Attributes:
+        name: what the progress bar shows.
+        draws: the number of gradients that it draws.
+        work: does it, and calls its argument after every draw.
+    """
+
+    name: str
+    draws: int
+    work: Callable[[Advance], None]
+
+
+def do(jobs: Sequence[Job]) -> None:
+    """Do the jobs one after the other, with a progress bar over all draws."""
+    from rich.progress import Progress
+
+    with Progress() as progress:
+        bar = progress.add_task("", total=sum(job.draws for job in jobs))
+        for job in jobs:
+            progress.update(bar, description=job.name)
+            job.work(lambda: progress.advance(bar))
+
+
+@contextmanager
+def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterator[RunFolder]:
+    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
+
+    Args:
+        settings: of the command; those of the folder to continue must be the same.
+        command: its name on the command line.
+        name: of a new folder in ``runs``, if the settings name none.
+    """
+    folder = open_folder(settings, name, out=settings.out, resume=settings.resume)
+    if settings.resume is not None:
+        before = read_settings(type(settings), folder.path)
+        require_same(as_json(before), settings, folder.path / "settings.json")
+    try:
+        with locked(folder.path):
+            yield folder
+    except KeyboardInterrupt:
+        print(f"Stopped. Continue with: swor {command} --resume {folder.path}")
+        raise
+
+
+def moments(
+    draw: Callable[[int], Tensor], draws: int, groups: tuple[int, ...], advance: Advance
+) -> Stream:
+    """Return the moments of draws of a gradient, with the total variance of groups of parameters.
+
+    Args:
+        draw: from the number of a draw to a gradient, (parameters,).
+        draws: how many.
+        groups: the number of parameters of each group.
+        advance: called after every draw.
+    """
+    stream = start(sum(groups), groups=groups)
+    for number in range(draws):
+        stream = update(stream, draw(number).unsqueeze(0))
+        advance()
+    return stream
+
+
+def flat_gradient(loss: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return the gradient of a scalar with respect to all parameters, (parameters,)."""
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
+
+
+def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
+    """Read the rows that a measurement has written so far; none if there is no table yet.
+
+    Args:
+        path: the table.
+        kind: a NamedTuple, whose fields are columns of the table.
+        command: the name of the command that writes it, for the error.
+    """
+    if not path.exists():
+        return []
+    kinds = get_type_hints(kind)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                kind(**{name: read(row[name]) for name, read in kinds.items()})
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the table that {command} wrote. Restore "
+            "the file, or measure again in another folder."
+        ) from error

@@ -59,6 +59,10 @@ COMMANDS = {
         "swor.experiments.lm.command:lm_figures",
         "plot rewards, duplicates and groups without signal of language model runs",
     ),
+    "best-of-figures": Command(
+        "swor.experiments.best_of.command:best_of_figures",
+        "compare runs of tsp or lm that train for the best of m with runs for the mean",
+    ),
     "explore": Command(
         "swor.experiments.explore:explore",
         "write an interactive page with the exact bias and variance of the rules",

@@ -27,7 +27,7 @@ LAYERS = [
     ["swor.experiments"],
     ["swor.experiments.runs"],
     [f"swor.experiments.{name}" for name in EXPERIMENTS],
-    ["swor.experiments.explore", "swor.experiments.reproduce"],
+    ["swor.experiments.best_of", "swor.experiments.explore", "swor.experiments.reproduce"],
     ["swor.cli"],
     ["swor.__main__"],
 ]

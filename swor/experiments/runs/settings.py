@@ -107,16 +107,26 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
 
 def read_settings(kind: type[Settings], run: Path) -> Settings:
     """Read the ``settings.json`` of a run, except for the folder that it was written to."""
+    try:
+        return from_json(kind, stored_settings(run) | {"out": None})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{run / 'settings.json'} does not hold the settings of such a run ({error}); expected "
+            f"those of {kind.__name__}. Give the folder of a run of this command."
+        ) from error
+
+
+def stored_settings(run: Path) -> dict[str, Any]:
+    """Read the settings of a run of any command as JSON."""
     path = run / "settings.json"
     if not path.is_file():
         raise UserError(f"there is no {path}; expected the folder of a run. Correct the folder.")
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        return from_json(kind, stored | {"out": None})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return dict(stored)
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} does not hold the settings of such a run ({error}); expected those of "
-            f"{kind.__name__}. Give the folder of a run of this command."
+            f"{path} does not hold the settings of a run ({error}). Give the folder of a run."
         ) from error
 
 

@@ -1,0 +1,118 @@
+"""The mean and the best of m during training, for each objective that was trained for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from swor.experiments.runs.best_of import RULES
+from swor.experiments.runs.errors import UserError
+from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.settings import stored_settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Metrics(NamedTuple):
+    """What an experiment validates: the mean of sampled outcomes, and the best of m of them."""
+
+    mean: str
+    best: str
+    unit: str
+    log_scale: bool
+
+
+EXPERIMENTS = (
+    Metrics("sampled_gap", "best_of_gap", "optimality gap (%)", log_scale=True),
+    Metrics("sampled_solved", "best_of_solved", "share of prompts solved", log_scale=False),
+)
+
+LOOKS = {"mean": "#008a64", "independent": "#444444", "distinct": "#0072b2"}
+"""A colour for every objective."""
+
+
+def read_run(run: Path) -> pd.DataFrame:
+    """Read the validations of a run: objective, seed, steps, m, and the mean and the best of m."""
+    settings = stored_settings(run)
+    m = settings.get("best_of") or settings.get("validate_best_of")
+    records = list(read_records(run, "valid"))
+    measured = [x for x in EXPERIMENTS if records and x.best in records[0]]
+    if m is None or not measured:
+        raise UserError(
+            f"{run} was not validated with the best of m; expected a run of swor tsp or swor lm with "
+            "--best-of or --validate-best-of. Train it anew with one of them."
+        )
+    objective = "mean" if settings.get("best_of") is None else RULES[settings["estimator"]]
+    rows = [
+        {"objective": objective, "seed": settings["seed"], "steps": record["step"], "m": m}
+        | {name: record[name] for name in measured[0][:2]}
+        for record in records
+    ]
+    return pd.DataFrame(rows)
+
+
+def measured(curves: pd.DataFrame) -> Metrics:
+    """Return what the runs were validated by."""
+    found = [x for x in EXPERIMENTS if x.best in curves]
+    if len(found) != 1 or curves["m"].nunique() != 1 or curves[found[0].best].isna().any():
+        raise UserError(
+            "the runs are of different experiments, or of different m; expected the same. Compare "
+            "them apart."
+        )
+    return found[0]
+
+
+def table(curves: pd.DataFrame) -> pd.DataFrame:
+    """Average over the last third of the validations: for each objective, the seeds and their mean."""
+    metrics = measured(curves)
+    late = curves[curves["steps"] > curves["steps"].max() * 2 / 3]
+    parts = []
+    for name in metrics[:2]:
+        part = late.groupby(["objective", "seed"])[name].mean().unstack()
+        part.columns = [f"{name}, seed {seed}" for seed in part.columns]
+        part.insert(0, name, part.mean(axis=1))
+        parts.append(part)
+    order = [name for name in LOOKS if name in parts[0].index]
+    return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
+
+
+def figure(curves: pd.DataFrame) -> Figure:
+    """Plot both metrics against the steps: a thin line for each run, a thick one for their mean."""
+    from matplotlib.figure import Figure
+
+    metrics, m = measured(curves), int(curves["m"].iloc[0])
+    drawn = Figure(figsize=(10, 4), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    _panel(left, curves, metrics, metrics.mean, m)
+    _panel(right, curves, metrics, metrics.best, m)
+    left.set_title("One sample: the mean")
+    right.set_title(f"The best of {m} samples")
+    handles, labels = left.get_legend_handles_labels()
+    drawn.legend(handles, labels, title="trained for", loc="outside lower center", ncols=3)
+    return drawn
+
+
+def _panel(ax: Axes, curves: pd.DataFrame, metrics: Metrics, name: str, m: int) -> None:
+    labels = {
+        "mean": "the mean, distinct samples",
+        "independent": f"the best of {m}, independent samples",
+        "distinct": f"the best of {m}, distinct samples",
+    }
+    for objective, colour in LOOKS.items():
+        runs = curves[(curves["objective"] == objective) & (curves["steps"] > 0)]
+        if runs.empty:
+            continue
+        by_seed = runs.pivot(index="steps", columns="seed", values=name)
+        ax.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.8)
+        ax.plot(by_seed.mean(axis=1), color=colour, linewidth=2, label=labels[objective])
+    if metrics.log_scale:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("{x:g}")
+    ax.set(xlabel="training steps", ylabel=metrics.unit)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -64,9 +64,7 @@ def vae_variance(settings: VAEVariance) -> Path:
         subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
         measured = measure(settings, subject, cases(settings, compared, tuple(models)), folder)
     at_last = [m for m in measured if m.epoch == max(models)]
-    folder.write_text(
-        "variance.md", variance_table(compared, at_last, trained.domain, settings.warm_up)
-    )
+    folder.write_text("variance.md", variance_table(compared, at_last, trained.domain, settings))
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
     folder.write_figure("variance.png", variance_figure(compared, measured, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")

@@ -91,6 +91,9 @@ class VAESettings(TrainingSettings):
 class VAEVariance(MeasurementSettings):
     """Measure the gradient variance of estimators on the kept models of a run.
 
+    The released code of the paper measures with --records 200 --new-minibatch --kl-in-cost, and reports
+    encoder and decoder together.
+
     Attributes:
         run: folder of a run of swor vae with --keep-every; the paper trains it with
             --estimator reinforce.
@@ -101,6 +104,8 @@ class VAEVariance(MeasurementSettings):
         records: size of the minibatch: the first training images.
         new_minibatch: draw another minibatch for every repetition, as the released code of the
             paper does, so that the variance includes that of the data.
+        kl_in_cost: make the KL a part of the cost, as the released code of the paper does, which adds
+            variance to estimators without a baseline; arsm always has the sampled one there.
         warm_up: steps that train what an estimator learns on the model beforehand.
         epochs: which of the kept models to measure; by default all.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
@@ -113,6 +118,7 @@ class VAEVariance(MeasurementSettings):
     repetitions_before: int | None = None
     records: int = 100
     new_minibatch: bool = False
+    kl_in_cost: bool = False
     warm_up: int = 500
     epochs: tuple[int, ...] = ()
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)

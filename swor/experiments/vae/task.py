@@ -118,11 +118,15 @@ def surrogate(
     kl: Tensor,
     k: int,
     generator: torch.Generator,
+    *,
+    kl_in_cost: bool = False,
 ) -> Tensor:
     r"""Return a surrogate per image, (batch,): its value estimates the −ELBO, its gradient the gradient.
 
     With the analytic KL, Kool et al. (2020), equation (59); for ARSM with the sampled one, whose cost is
-    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61).
+    $-\log p(x \mid z) + \log q(z \mid x) + n \log c$, equation (61). With ``kl_in_cost`` the cost is
+    $-\log p(x \mid z) + KL$, as in the released code of the paper: the KL does not depend on z, so the
+    expected gradient is the same, and a baseline removes it, but without one it adds variance.
     """
 
     def cost(z: Tensor) -> Tensor:
@@ -131,8 +135,13 @@ def surrogate(
     def cost_and_kl(z: Tensor) -> Tensor:
         return cost(z) + vae.sampled_divergence(posterior, z).detach()
 
+    def negative_elbo(z: Tensor) -> Tensor:
+        return cost(z) + kl.unsqueeze(-1)
+
     if name in SAMPLED_KL:
         return estimate(cost_and_kl, posterior, k, generator=generator)
+    if kl_in_cost:
+        return estimate(negative_elbo, posterior, k, generator=generator)
     return estimate(cost, posterior, k, generator=generator) + kl
 
 

@@ -153,8 +153,8 @@ def _log(variance: float, error: float) -> tuple[float, float]:
 
 
 def _paper(measurement: Measurement, domain: Domain) -> float | None:
-    """Return the number in the paper, which is that of the encoder at the paper's k."""
-    same = (measurement.part, measurement.k) == ("encoder", paper_k(measurement.estimator))
+    """Return the number in the paper, which is that of encoder and decoder together at the paper's k."""
+    same = (measurement.part, measurement.k) == ("both", paper_k(measurement.estimator))
     return paper_log_variance(measurement.estimator, domain) if same else None
 
 
@@ -193,7 +193,9 @@ class Gradient:
         noise = seeded(self.settings.seed, purpose, name, k, number)
         posterior = vae.posterior(x)
         kl = vae.divergence(posterior)
-        return surrogate(vae, name, self.estimate, x, posterior, kl, k, noise).mean()
+        inside = self.settings.kl_in_cost
+        loss = surrogate(vae, name, self.estimate, x, posterior, kl, k, noise, kl_in_cost=inside)
+        return loss.mean()
 
     def __call__(self, number: int) -> Tensor:
         """Return the gradient of a draw, (parameters,)."""
@@ -201,7 +203,7 @@ class Gradient:
 
 
 def variance_table(
-    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, warm_up: int
+    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, settings: VAEVariance
 ) -> str:
     """Return the table, with standard errors, beside the paper's numbers.
 
@@ -209,11 +211,11 @@ def variance_table(
         rows: the estimators, and which k they are compared at.
         measured: the log-variances on one model.
         domain: what the model was trained on.
-        warm_up: the number of steps that estimators learned for beforehand.
+        settings: how they were measured.
     """
     by_key = {(m.estimator, m.k, m.part): m for m in measured}
     lines = [
-        "| estimator | k (evaluations) | encoder | paper | decoder | both | encoder, equal k "
+        "| estimator | k (evaluations) | encoder | decoder | both | paper, both | encoder, equal k "
         "| encoder, equal evaluations |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -224,17 +226,26 @@ def variance_table(
         cells = [
             appearance(row.estimator).label,
             f"{row.paper_k} ({parts[0].evaluations})",
-            _cell(parts[0]),
+            *(_cell(part) for part in parts),
             "" if published is None else f"{published:.2f}",
-            _cell(parts[1]),
-            _cell(parts[2]),
             *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
+    lines += ["", _manner(settings)]
     if learned:
-        lines += ["", f"Trained on the model for {warm_up} steps beforehand: {'; '.join(learned)}."]
+        lines += [f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}."]
     return "\n".join(lines) + "\n"
+
+
+def _manner(settings: VAEVariance) -> str:
+    """Say how the variances were measured, and how those of the paper were."""
+    minibatch = "a new" if settings.new_minibatch else "a fixed"
+    kl = "inside" if settings.kl_in_cost else "outside"
+    return (
+        f"Measured with {minibatch} minibatch of {settings.records} records and the KL {kl} the cost; "
+        "the paper's with a new minibatch of 200 records and the KL inside the cost."
+    )
 
 
 def _cell(measurement: Measurement) -> str:

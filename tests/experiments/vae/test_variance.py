@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,9 @@ def test_the_papers_figures_stand_beside_what_they_are_of(changes: dict[str, obj
         Measurement(1, "unordered_set", 4, 4, p, 1.0, 0.1, 9)
         for p in ("encoder", "decoder", "both")
     ]
-    assert ("7.05" in variance_table([row], measured, domain, 500)) == (changes == {})
+    table = variance_table([row], measured, domain, VAEVariance(run=Path()))
+    assert ("| 1.00 ± 0.10 | 7.05 |" in table) == (changes == {})
+    assert "a fixed minibatch of 100 records and the KL outside the cost" in table
 
 
 def test_what_an_estimator_learns_is_trained_on_the_model_beforehand() -> None:
@@ -111,6 +114,39 @@ def test_estimators_are_compared_at_equal_evaluations() -> None:
     assert rows["unordered_set"] == (4, 4, 4)
     assert rows["reinforce_shared_sampled_baseline"] == (1, 4, 3)
     assert rows["arsm"] == (1, 1, 1)
+
+
+def test_the_kl_in_the_cost_adds_variance_where_there_is_no_baseline() -> None:
+    vae, images = make_vae(VAESettings(), 64), load("digits").train
+    with torch.no_grad():  # a posterior with a KL that matters, which differs between images
+        vae.encoder[-1].weight.mul_(5.0)
+    plain = VAEVariance(run=Path(), records=5)
+    inside = replace(plain, kl_in_cost=True)
+
+    def draws(settings: VAEVariance, name: str, count: int) -> Tensor:
+        draw = Gradient(settings, vae, images, name, 3)
+        return torch.stack([draw(i) for i in range(count)])
+
+    for name in ("unordered_set", "reinforce", "reinforce_shared_sampled_baseline", "arsm"):
+        torch.testing.assert_close(
+            draws(inside, name, 2), draws(plain, name, 2), rtol=1e-3, atol=2e-4
+        )
+    for name in ("reinforce_no_baseline", "sum_and_sample"):
+        ours, theirs = draws(plain, name, 200).double(), draws(inside, name, 200).double()
+        assert float(theirs.var(0).sum()) > 1.1 * float(ours.var(0).sum())
+        exact = draws(plain, "unordered_set", 200).double().mean(0)
+        error = ((theirs.var(0).sum() + ours.var(0).sum()) / 200).sqrt()
+        assert float((theirs.mean(0) - exact).norm()) < 2 * float(error)
+
+
+def test_the_papers_definition_is_one_command(run: Path, tmp_path: Path) -> None:
+    like = ["--records", "200", "--new-minibatch", "--kl-in-cost"]
+    few = ["--estimators", "reinforce_no_baseline", "--repetitions", "3", "--epochs", "2"]
+    out = tmp_path / "like"
+    assert main(["vae-variance", str(run), *like, *few, "--out", str(out)]) == 0
+    said = "a new minibatch of 200 records and the KL inside the cost; the paper's"
+    assert said in (out / "variance.md").read_text()
+    assert json.loads((out / "settings.json").read_text())["settings"]["kl_in_cost"] is True
 
 
 @pytest.fixture
@@ -135,8 +171,8 @@ def test_the_variance_command_writes_its_tables(few: VAEVariance, tmp_path: Path
     assert {r["epoch"] for r in rows} == {"0", "2"}
     assert {r["part"] for r in rows} == {"encoder", "decoder", "both"}
     table = (folder / "variance.md").read_text()
-    assert table.count("\n") == 2 + 3 + 2
-    assert "Trained on the model for 2 steps beforehand: RELAX." in table
+    assert table.count("\n") == 2 + 3 + 3
+    assert "Trained on the model for 2 steps: RELAX." in table
     assert "7.05" not in table  # the paper's figures are for MNIST
     assert (folder / "variance.png").stat().st_size > 0
     with pytest.raises(UserError, match="models of the epochs"):

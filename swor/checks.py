@@ -155,7 +155,7 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
 
 def check_possible(log_p: Tensor, what: str = "outcomes") -> None:
     """Check that every sampled outcome has a positive probability, so that the support is large enough."""
-    if may_validate(log_p) and _range(log_p)[0] == -math.inf:
+    if may_validate(log_p) and log_p.numel() > 0 and log_p.amin().item() == -math.inf:
         k = log_p.shape[-1]
         support = int((log_p > -torch.inf).sum(-1).min())
         raise ValueError(

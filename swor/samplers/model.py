@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -78,7 +78,6 @@ class DistinctValues(NamedTuple):
         return self.log_p.exp().sum(-1) + self.log_rest.exp()
 
 
-@runtime_checkable
 class ScoresWholeSequences(Protocol):
     """A model that computes the log-probabilities of whole sequences in one pass."""
 
@@ -87,7 +86,6 @@ class ScoresWholeSequences(Protocol):
         ...
 
 
-@runtime_checkable
 class DrawsWholeSequences(ScoresWholeSequences, Protocol):
     """A model that draws whole sequences in one call, independent or distinct."""
 
@@ -100,6 +98,16 @@ class DrawsWholeSequences(ScoresWholeSequences, Protocol):
         ...
 
 
+def scores_whole_sequences(model: object) -> TypeGuard[ScoresWholeSequences]:
+    """Return whether a model has the method of the protocol; isinstance would take longer than a sample."""
+    return hasattr(model, "log_prob")
+
+
+def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
+    """Return whether a model has the methods of the protocol."""
+    return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
+
+
 def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     """Return the log-probabilities of sequences, with gradient, in one pass or by stepping through them.
 
@@ -110,7 +118,7 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     Returns:
         (*batch, k)
     """
-    if isinstance(model, ScoresWholeSequences):
+    if scores_whole_sequences(model):
         return model.log_prob(value)
     state = model.start()
     total = torch.zeros(())

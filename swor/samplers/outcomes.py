@@ -12,7 +12,7 @@ from swor.samplers.one_by_one import draw_one_by_one
 from swor.samplers.stream import distinct_values, log_rest_and_kappa
 from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
 
-SPARSE = 8  # a stream is used if there are at least this many outcomes per sample
+SPARSE = 15  # a stream is used if there are at least this many outcomes per sample
 FEW = 16  # largest number of samples that compiled code draws one by one
 LARGEST_TABLE = 2**24  # number of probabilities beyond which a race in blocks saves a copy of them
 

@@ -9,10 +9,10 @@ from swor.checks import check_k, check_normalized, check_possible, may_validate
 from swor.samplers.beams import search
 from swor.samplers.model import (
     DistinctValues,
-    DrawsWholeSequences,
     SequenceModel,
     State,
     all_ended,
+    draws_whole_sequences,
     fill,
     log_prob,
     repeat_end,
@@ -52,11 +52,10 @@ def stochastic_beam_search(
         | https://arxiv.org/abs/1903.06059
     """
     with torch.no_grad():
-        if isinstance(model, DrawsWholeSequences):
-            found = model.distinct(k, generator)
+        if draws_whole_sequences(model):  # and checks them itself
+            found, checked = model.distinct(k, generator), True
         else:
-            found = search(model, k, generator=generator)
-    checked = isinstance(model, DrawsWholeSequences)  # by the model itself
+            found, checked = search(model, k, generator=generator), False
     return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT, checked=checked)
 
 
@@ -138,7 +137,7 @@ def _ancestral(
     model: SequenceModel[State], k: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """Return the sequences, (*batch, k, length), and their log-probabilities, (*batch, k)."""
-    if isinstance(model, DrawsWholeSequences):
+    if draws_whole_sequences(model):
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     state = model.start()

@@ -68,13 +68,12 @@ def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor
     same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
     again = torch.zeros_like(code, dtype=torch.bool)
     again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
-    place = (~again).cumsum(-1)
-    count = place.select(-1, -1).clone()
-    place.masked_fill_(again, k + 1).clamp_(max=k + 1)  # the first and the last column are dropped
+    count = (~again).cumsum(-1)
+    place = count.masked_fill(again, k + 1).clamp_(max=k + 1)  # columns 0 and k + 1 are dropped
     place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
-    value = stream.new_zeros((len(stream), k + 2, *stream.shape[2:]))
+    value = stream.new_empty((len(stream), k + 2, *stream.shape[2:]))
     value.scatter_(1, place.expand_as(stream), stream)
-    return value.narrow(1, 1, k), count
+    return value.narrow(1, 1, k), count.select(-1, -1)
 
 
 def log_rest_and_kappa(
@@ -82,7 +81,7 @@ def log_rest_and_kappa(
 ) -> tuple[Tensor, Tensor]:
     r"""Return the log of the mass outside a sample, and its threshold $\kappa$, each (batch,).
 
-    The mass outside is $1 - \sum_{s \in S} p_s$ if it is at least one half. Otherwise the difference would
+    The mass outside is $1 - \sum_{s \in S} p_s$ if it is at least one eighth. Otherwise the difference would
     cancel, and it is computed by ``log_outside``.
 
     Args:
@@ -94,7 +93,7 @@ def log_rest_and_kappa(
     left = total - torch.cat([torch.zeros_like(total), log_p.exp()], dim=-1).cumsum(-1)
     rest = left.select(-1, -1)
     log_rest, kappa = rest.log(), -(exponential_like(left, generator) / left).sum(-1).log()
-    most = _smaller(rest, 0.5)
+    most = _smaller(rest, 0.125)
     if most is not None:
         log_rest[most] = log_outside(most)
         kappa[most] = threshold(log_p[most], log_rest[most], generator)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from measure import report, timings
 
 import swor
 
 BATCH = 128
+
+Loss = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 def plain(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
@@ -31,24 +36,44 @@ def reinforce(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor
     return swor.reinforce(sample).loss(table.gather(-1, sample.value)).mean()
 
 
+def softmax_alone(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """No sampling: the normalised logits and their gradient, which every such loss needs."""
+    return logits.log_softmax(-1)[:, :k].mean()
+
+
+def exponentials(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """One exponential per outcome, which every sampler needs."""
+    return logits.detach().exp()
+
+
+def losses(outcomes: int) -> dict[str, Loss]:
+    """The losses to time, and the limits beside them; compiled ones only for 1000 outcomes."""
+    named = {"plain": plain, "reinforce": reinforce, "unordered": unordered}
+    if outcomes == 1000:
+        named["compiled"] = torch.compile(unordered, fullgraph=True)
+    return named | {"softmax alone": softmax_alone, "exponentials": exponentials}
+
+
+def step(loss: Loss, logits: torch.Tensor, table: torch.Tensor, k: int) -> None:
+    """A loss, and its gradient if it has one."""
+    logits.grad = None
+    result = loss(logits, table, k)
+    if result.requires_grad:
+        result.backward()
+
+
 def main() -> None:
     """Ratios for the sizes of a policy over many actions."""
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
-    compiled = torch.compile(unordered, fullgraph=True)
     for n in (100, 1000, 10_000):
         for k in (4, 8, 16):
             logits = torch.randn(BATCH, n, requires_grad=True)
             table = torch.rand(BATCH, n)
-
-            def step(loss, logits=logits, table=table, k=k):
-                logits.grad = None
-                loss(logits, table, k).backward()
-
-            losses = {"plain": plain, "reinforce": reinforce, "unordered": unordered}
-            if n == 1000:
-                losses["compiled"] = compiled
-            took = timings({name: lambda f=f: step(f) for name, f in losses.items()}, repeats=60)
+            took = timings(
+                {name: partial(step, loss, logits, table, k) for name, loss in losses(n).items()},
+                repeats=200,
+            )
             base = took["plain"].median
             row: dict[str, object] = {"outcomes": n, "k": k, "plain ms": base * 1e3}
             row |= {

@@ -13,7 +13,7 @@ from swor.checks import check_count
 class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checked
     r"""TRL's ``RLOOConfig`` with the option to train for the best of several completions.
 
-    $$J = E[\max(r(x_1), \dots, r(x_m))] - \beta \, KL(p \, \| \, p_\text{ref})$$
+    $$J = E[\max(r(x_1), \dots, r(x_m))] - \beta \, \text{KL}(p \, \| \, p_\text{ref})$$
 
     The $m$ completions of a prompt in this objective are independent: they are the attempts that will be
     made with the trained model. The objective is estimated from ``num_generations`` distinct completions,

@@ -46,12 +46,13 @@ class Sorting(NamedTuple):
 
     def reward(self, prompts: Tensor, value: Tensor) -> Tensor:
         """Return the share of correct tokens of completions (batch, k, length), (batch, k)."""
-        return (value == self._answers(prompts)).float().mean(-1)
+        return (value == self.answers(prompts)).float().mean(-1)
 
     def solved(self, prompts: Tensor, value: Tensor) -> Tensor:
         """Return whether all tokens are correct, (batch, k)."""
-        return (value == self._answers(prompts)).all(-1)
+        return (value == self.answers(prompts)).all(-1)
 
-    def _answers(self, prompts: Tensor) -> Tensor:
+    def answers(self, prompts: Tensor) -> Tensor:
+        """Return the right completion of each prompt, (batch, 1, length)."""
         digits = prompts[:, :-1].sort(-1).values
         return torch.nn.functional.pad(digits, (0, 1), value=self.end).unsqueeze(1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import tyro
 
 from swor.experiments.runs.best_of import check_best_of
 from swor.experiments.runs.errors import UserError, check_at_least, check_positive
 from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
+
+Reward = Literal["share", "exact"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,12 @@ class LMSettings(TrainingSettings):
         heads: of the GPT; they share the width.
         validate_every: steps of an epoch, after which the model is validated.
         validation_size: number of prompts to validate with.
+        reward: share, of the tokens that are right; or exact, 1 for the right answer and 0 for all
+            others.
+        supervised_until: train on right answers first, until this share of the validation prompts is
+            solved; 0 starts from random weights. All estimators of a seed have the same start.
+        supervised_by: how a prompt is solved then: greedy decoding may be right long before the model
+            is confident, sampled completions may not.
         best_of: train for the best of this many independent completions, in the place of the mean;
             at most k.
         validate_best_of: also validate the mean reward of sampled completions, and the best of this
@@ -50,6 +58,9 @@ class LMSettings(TrainingSettings):
     heads: int = 4
     validate_every: int = 100
     validation_size: int = 500
+    reward: Reward = "share"
+    supervised_until: float = 0.0
+    supervised_by: Literal["greedy", "sampled"] = "greedy"
     best_of: int | None = None
     validate_best_of: int | None = None
     log_every: int = 25
@@ -67,6 +78,12 @@ class LMSettings(TrainingSettings):
             )
         check_best_of(self, self.k)
         check_positive(self, "validate_best_of")
+        if self.reward not in get_args(Reward):
+            raise UserError(f"reward is {self.reward!r}; expected {' or '.join(get_args(Reward))}.")
+        if not 0.0 <= self.supervised_until <= 1.0:
+            raise UserError(
+                f"supervised_until is {self.supervised_until}; expected a share, from 0 to 1."
+            )
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
@@ -83,14 +100,22 @@ class LMSettings(TrainingSettings):
 class LMFigures:
     """Plot the metrics of runs of swor lm: a thin line for each run, a thick one for their mean.
 
+    A table has the steps that the runs need until they solve a share of the prompts.
+
     Attributes:
         runs: folders of runs of swor lm, of the same number of steps.
+        target: this share.
+        measure: how a prompt is solved: by greedy decoding, or by sampled completions on average.
         out: folder to write to; by default a new one in runs/.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
+    target: float = 0.95
+    measure: Literal["greedy", "sampled"] = "greedy"
     out: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.runs:
             raise UserError("no runs were given; expected folders of runs of swor lm.")
+        if not 0.0 < self.target <= 1.0:
+            raise UserError(f"target is {self.target}; expected a share above 0 and up to 1.")

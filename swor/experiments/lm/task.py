@@ -10,12 +10,14 @@ import swor
 from swor.diagnostics.groups import duplicates, group_statistics
 from swor.experiments.lm.problem import Sorting
 from swor.experiments.lm.settings import LMSettings
+from swor.experiments.lm.supervision import supervise
 from swor.experiments.runs.best_of import best_of_loss
 from swor.experiments.runs.errors import check_memory
 from swor.experiments.runs.task import Place, Task, seeded
 from swor.integrations.transformers import (
     ancestral_completions,
     beam_completions,
+    completion_log_probs,
     sample_completions,
 )
 
@@ -66,6 +68,24 @@ class SortingTask(Task[Tensor]):
             pad_token_id=self.problem.end,
         )
 
+    def begin(self) -> dict[str, float]:
+        """Train on right answers, if that is asked for."""
+        if self.settings.supervised_until == 0.0:
+            return {}
+        steps = supervise(self.model, self.optimizer, self.problem, self.settings, self._solved)
+        return {"supervised_steps": float(steps)}
+
+    @torch.no_grad()
+    def _solved(self) -> float:
+        metrics = self._validate_answers(self.valid.to(self._device))
+        return metrics["solved" if self.settings.supervised_by == "greedy" else "right"]
+
+    def reward(self, prompts: Tensor, value: Tensor) -> Tensor:
+        """Return the reward of completions (batch, k, length), (batch, k)."""
+        if self.settings.reward == "exact":
+            return self.problem.solved(prompts, value).float()
+        return self.problem.reward(prompts, value)
+
     def batch(self, place: Place) -> Tensor:
         """Draw new prompts, (prompts, digits + 1)."""
         generator = seeded(place.seed, "prompts", place.epoch, place.step)
@@ -83,7 +103,7 @@ class SortingTask(Task[Tensor]):
             max_new_tokens=self.problem.length,
             generator=generator,
         )
-        reward = self.problem.reward(batch, sample.value)
+        reward = self.reward(batch, sample.value)
         weights = swor.unordered_set(sample) if distinct else swor.reinforce(sample)
         metrics = statistics(sample, reward) | {"reward": weights.mean(reward)}
         if self.settings.best_of is None:
@@ -93,14 +113,22 @@ class SortingTask(Task[Tensor]):
         return loss.mean(), {n: m.detach().mean() for n, m in metrics.items()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
-        """Return the reward of greedy completions of fixed prompts, and the share of correct ones."""
+        """Return metrics of greedy completions of fixed prompts, and of samples if asked for.
+
+        ``solved`` is the share of right greedy completions, and ``right`` the mean probability of the
+        right one, which is the share of right completions among samples.
+        """
         prompts = self.valid.to(self._device)
+        return self._validate_answers(prompts) | self._validate_samples(prompts, generator)
+
+    def _validate_answers(self, prompts: Tensor) -> dict[str, float]:
         greedy = beam_completions(self.model, prompts, k=1, max_new_tokens=self.problem.length)
+        right = completion_log_probs(self.model, prompts, self.problem.answers(prompts))
         return {
-            "reward": float(self.problem.reward(prompts, greedy.value).mean()),
+            "reward": float(self.reward(prompts, greedy.value).mean()),
             "solved": float(self.problem.solved(prompts, greedy.value).float().mean()),
             "probability": float(greedy.log_p.exp().mean()),
-            **self._validate_samples(prompts, generator),
+            "right": float(right.exp().mean()),
         }
 
     def _validate_samples(self, prompts: Tensor, generator: torch.Generator) -> dict[str, float]:
@@ -112,7 +140,7 @@ class SortingTask(Task[Tensor]):
         sample = ancestral_completions(
             self.model, prompts, k=m, max_new_tokens=length, generator=generator
         )
-        reward = self.problem.reward(prompts, sample.value)
+        reward = self.reward(prompts, sample.value)
         solved = self.problem.solved(prompts, sample.value)
         return {
             "sampled_reward": float(reward.mean()),

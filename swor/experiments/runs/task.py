@@ -91,6 +91,13 @@ class Task(ABC, Generic[Batch]):
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         """Return metrics on the validation set. The generator starts from the same seed every time."""
 
+    def begin(self) -> dict[str, float]:
+        """Do what is due before the first step, and return metrics of it; not when a run is resumed.
+
+        Every process calls it, and the main one shares its weights afterwards.
+        """
+        return {}
+
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
         """Do what is due before the validation of an epoch, and return metrics of it.
 

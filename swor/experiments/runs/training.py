@@ -138,13 +138,15 @@ class _Loop(Generic[Batch]):
     def run(self, *, resume: bool) -> bool:
         task, settings = self.task, self.settings
         task.model.to(self.accelerator.device)
-        self.processes.share(task.model.parameters())
-        self.processes.share(task.model.buffers())
         restore = resume and not self._ended_before_a_checkpoint()
+        begun: dict[str, float] = {}
         if restore:
             self._restore(self.checkpoint.load())
         else:
             self.checkpoint.require_none()
+            begun = task.begin()
+        self.processes.share(task.model.parameters())
+        self.processes.share(task.model.buffers())
         self.processes.wait()  # all have read what the main process writes from here on
         if resume and self.main:
             RunFolder(self.folder).write_settings(settings)  # there may be more epochs
@@ -156,7 +158,7 @@ class _Loop(Generic[Batch]):
         ):
             if not restore:
                 self._keep_step()
-                self._end_epoch()
+                self._end_epoch(begun)
             return self._epochs()
 
     def _epochs(self) -> bool:
@@ -202,14 +204,14 @@ class _Loop(Generic[Batch]):
         trained = [p for p in self.task.model.parameters() if p.requires_grad]
         return self.processes.average(numbers, trained)
 
-    def _end_epoch(self) -> None:
+    def _end_epoch(self, begun: Mapping[str, float] | None = None) -> None:
         """Log, run the hook of the task, validate and save; at the start of training too."""
         self._check_weights()  # before the hook and the validation use them
         self._log_training()
         self.processes.share(self.task.model.buffers())  # batch statistics differ between processes
         epoch, seed = self.position.step // self.task.steps, self.settings.seed
         self.task.model.eval()
-        metrics: dict[str, float] = {}
+        metrics = dict(begun or {})
         with self._numbers():
             if epoch > 0:
                 noise = seeded(seed, "epoch", epoch, device=self._device)

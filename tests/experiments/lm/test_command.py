@@ -33,6 +33,8 @@ def test_runs_resume_to_the_same_numbers_and_are_drawn(tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     assert main(["lm-figures", *runs, "--out", str(figures)]) == 0
     assert (figures / "curves.png").stat().st_size > 10_000
+    assert "not in 6 steps" in (figures / "steps.md").read_text()
+    assert (figures / "steps.csv").read_text().startswith("estimator,seed,steps,last\n")
     assert (figures / "curves.csv").read_text().count("reinforce,0,train,duplicates") == 6
 
 
@@ -65,6 +67,7 @@ def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:
         (["lm", "--digits", "0"], "digits is 0; expected more than 0"),
         (["lm", "--heads", "3"], "expected a width that the heads can share"),
         (["lm-figures"], "no runs were given"),
+        (["lm-figures", "run", "--target", "0"], "target is 0.0; expected a share above 0"),
     ],
 )
 def test_mistakes_are_explained(

@@ -144,6 +144,26 @@ def test_kept_models_are_those_of_their_epochs(tmp_path: Path) -> None:
     assert kept == ["epoch-0000.safetensors", "epoch-0002.safetensors"]
 
 
+class Begun(Toy):
+    """Changes its weights before the first step."""
+
+    def begin(self) -> dict[str, float]:
+        next(self.model.parameters()).data.fill_(1.0)
+        return {"begun": 1.0}
+
+
+def test_a_task_begins_once(tmp_path: Path) -> None:
+    assert train(Begun(), tmp_path, replace(SETTINGS, epochs=1, keep_steps=(0,)))
+    kept = Toy().model
+    load_model(kept_models(tmp_path, "step")[0], kept)
+    assert next(kept.parameters()).eq(1.0).all()
+    assert train(Begun(), tmp_path, SETTINGS, resume=True)
+    whole = tmp_path / "whole"
+    assert train(Begun(), whole, SETTINGS)
+    assert logged(tmp_path) == logged(whole)
+    assert [r.get("begun") for r in read_records(whole, "valid")] == [1.0, None, None, None]
+
+
 def test_models_are_kept_at_given_steps(whole: tuple[Path, Toy], tmp_path: Path) -> None:
     settings = replace(SETTINGS, keep_steps=(0, 3, 7, 21, 100))
     train(Toy(), tmp_path / "whole", settings)

@@ -1,0 +1,95 @@
+"""How many steps runs need until they solve a share of the prompts, with confidence intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from swor.experiments.lm.settings import LMSettings
+from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.metrics import read_records
+from swor.experiments.runs.settings import read_settings
+
+LEVEL = 0.95
+
+
+class Reached(NamedTuple):
+    """When a run solved the share: a row of ``steps.csv``."""
+
+    estimator: str
+    seed: int
+    steps: int | None  # None if it never did
+    last: int  # the last validation of the run
+
+
+def read_reached(run: Path, target: float, metric: str = "solved") -> Reached:
+    """Find the first validation of a run with at least a share of the prompts solved.
+
+    Args:
+        run: the folder of the run.
+        target: the share.
+        metric: "solved", by greedy decoding, or "right", by sampled completions on average.
+    """
+    trained = read_settings(LMSettings, run)
+    valid = [(r["step"], r[metric]) for r in read_records(run, "valid")]
+    steps = next((step for step, share in valid if share >= target), None)
+    return Reached(trained.estimator, trained.seed, steps, valid[-1][0])
+
+
+def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
+    """Return a table of the steps by estimator, and the differences of estimators with the same seeds.
+
+    A run that does not get there in the steps that all runs have counts with these steps, so that the
+    mean is a lower bound, and the median is right as long as more than half of the runs get there.
+    """
+    most = min(r.last for r in reached)
+    counted = {
+        name: {r.seed: _steps(r, most) for r in reached if r.estimator == name}
+        for name in sorted({r.estimator for r in reached}, reverse=True)
+    }
+    lines = [
+        f"| steps until {target:.0%} are solved, {measure} | runs | of them, not in {most} steps | median "
+        f"| mean ({LEVEL:.0%} interval) | by seed |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, steps in counted.items():
+        late = sum(r.steps is None or r.steps > most for r in reached if r.estimator == name)
+        values = [steps[seed] for seed in sorted(steps)]
+        row = [appearance(name).label, len(values), late, f"{median(values):g}", _mean(values)]
+        lines.append(f"| {' | '.join(map(str, row))} | {', '.join(f'{v:g}' for v in values)} |")
+    for first, second in combinations(counted, 2):
+        seeds = sorted(counted[first].keys() & counted[second].keys())
+        if seeds:
+            differences = [counted[first][seed] - counted[second][seed] for seed in seeds]
+            names = f"{appearance(first).label} minus {appearance(second).label}"
+            lines += ["", f"{names}, by seed: {_mean(differences)} steps."]
+    return "\n".join(lines) + "\n"
+
+
+def _steps(reached: Reached, most: int) -> float:
+    return float(most if reached.steps is None else min(reached.steps, most))
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Format a mean with its confidence interval, which needs two values."""
+    if len(values) < 2:
+        return f"{fmean(values):.1f}"
+    low, high = interval(values)
+    return f"{fmean(values):.1f} ({low:.1f} to {high:.1f})"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
+
+    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.stats import t
+
+    n, centre = len(values), fmean(values)
+    half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
+    return centre - half, centre + half

@@ -13,8 +13,8 @@ VLLM_VENV := .venv-vllm
 # measure.py is what they share, and the others have targets of their own.
 BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py,\
 	$(sort $(wildcard benchmarks/*.py)))
-# The oldest TRL that has what the trainer calls, the one of constraints.txt, and the newest.
-TRL_MATRIX = trl==0.29.1 $(shell grep '^trl==' constraints.txt) trl
+# The oldest TRL that has what the trainer calls, one in between, the one of constraints.txt, and the newest.
+TRL_MATRIX = trl==0.29.1 trl==1.8.0 $(shell grep '^trl==' constraints.txt) trl
 TRL_ENVS := $(VENV)-trl
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
@@ -69,7 +69,7 @@ test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
 		$(PYTEST_ARGS)
 
 # Old versions of TRL import requests without saying so.
-test-trl-matrix: ## run the tests of the TRL trainer with its oldest, its pinned and the newest TRL
+test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, the oldest to the newest
 	@set -eu; mkdir -p $(TRL_ENVS); grep -v '^trl==' constraints.txt > $(TRL_ENVS)/constraints.txt; \
 	for trl in $(TRL_MATRIX); do \
 		python="$(TRL_ENVS)/$$trl/bin/python"; \

@@ -8,7 +8,7 @@ outcome instead: an outcome that is certain to be drawn first does not affect th
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -21,14 +21,15 @@ from swor.checks import (
     check_shape,
 )
 from swor.math import integral, orderings, subsets
+from swor.math.blocks import in_blocks
 from swor.math.logspace import log1mexp, log_remaining, working_dtype
+from swor.math.sets import interior
 
 Method = Literal["auto", "subsets", "integral", "orderings"]
 
 METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
 LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
 AUTO_SUBSETS = 8  # the recursion is faster for k up to here; see benchmarks/ratios.py
-OVERWHELMING = 200.0
 
 
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
@@ -54,7 +55,7 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
         | (Kool et al., 2020), equation (4)
         | https://arxiv.org/abs/2002.06043
     """
-    full, rest, _ = complete(log_p, log_rest)
+    full, rest = _checked(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]
     impossible = full == -torch.inf
     terms = full.masked_fill(impossible, 0.0) - log_t.masked_fill(impossible, 0.0)
@@ -87,13 +88,17 @@ def log_prob_set(
         | (Kool et al., 2020), equation (6)
         | https://arxiv.org/abs/2002.06043
     """
-    full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    inner = without_edges(full, rest, log_total)
-    total = log_total.unsqueeze(-1)
-    log_prob: Tensor = module.log_prob_set(inner.log_p - total, inner.log_rest - log_total)
-    log_prob = torch.where(inner.covered, 0.0, log_prob)
-    return torch.where(inner.impossible.any(-1), -torch.inf, log_prob).to(log_p.dtype)
+    full, rest, log_total = complete(log_p, log_rest)
+
+    def log_prob(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor]:
+        inner = interior(log_p, log_rest)
+        found = torch.where(inner.covered, 0.0, module.log_prob_set(inner))
+        return (torch.where(inner.impossible.any(0), -torch.inf, found),)
+
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    found = in_blocks(log_prob, full - log_total.unsqueeze(-1), rest - log_total, numbers=numbers)
+    return found[0].to(log_p.dtype)
 
 
 @overload
@@ -150,111 +155,92 @@ def leave_one_out(
         | (Kool et al., 2020), definition 1 and equation (18)
         | https://arxiv.org/abs/2002.06043
     """
-    ratios = _compute(log_p, log_rest, method, second_order=second_order)
-    log_r = (ratios.log_first + ratios.log_total) - ratios.log_p
-    log_r = log_r.masked_fill(ratios.exact, 0.0).to(log_p.dtype)
-    if not second_order:
-        return log_r
-    log_r2 = ratios.log_second.sub_(ratios.log_p.unsqueeze(-2))
-    log_r2 = log_r2.masked_fill_(ratios.exact.unsqueeze(-2), 0.0).masked_fill_(
-        _diagonal(log_r2), 0.0
-    )
-    return log_r, log_r2.to(log_p.dtype)
+    module = METHODS[_choose(method, log_p.shape[-1])]
+    full, rest = _checked(log_p, log_rest)
+
+    def log_ratios(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
+        inner = interior(log_p, log_rest)
+        found = module.left_out(inner, second_order=second_order)
+        covered, first = inner.covered, found.one * found.scale
+        whole = first.masked_fill_(inner.impossible, 0.0).sum(0)
+        log_r = torch.log(found.one / whole).add_(found.log_scale).sub_(inner.log_p)
+        log_r = log_r.masked_fill_(covered, 0.0).movedim(0, -1)
+        if found.two is None:
+            return (log_r,)
+        log_r2 = found.two.log_().add_(found.log_scale).sub_(inner.log_p)
+        _diagonal(log_r2.masked_fill_(covered, 0.0)).zero_()
+        return log_r, log_r2.movedim((0, 1), (-2, -1))
+
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    log_r, *log_r2 = in_blocks(log_ratios, full, rest, numbers=numbers)
+    log_r = log_r.to(log_p.dtype)
+    return (log_r, log_r2[0].to(log_p.dtype)) if second_order else log_r
 
 
 @torch.no_grad()
-def log_first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
-    r"""$\log p_s R(S, s)$, (*batch, k): the log-probability that s was drawn first, given the set.
+def first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
+    r"""$p_s R(S, s)$, (*batch, k): the probability that s was drawn first, given the set.
 
     The result is in working precision, for rules that use it as a weight; see :func:`leave_one_out`.
     """
-    return _first(_compute(log_p, log_rest, "auto", second_order=False))
+    return _draws(log_p, log_rest, second_order=False)[0]
 
 
 @torch.no_grad()
-def log_draws(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    r"""$\log p_s R(S, s)$, (*batch, k), and $\log p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
+def first_and_second_draw(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""$p_s R(S, s)$, (*batch, k), and $p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
 
-    The diagonal of the second is $\log p_s$. Both are in working precision, for rules that use them as
-    weights.
+    The diagonal of the second is $p_s$. Both are in working precision, for rules that use them as weights.
     """
-    ratios = _compute(log_p, log_rest, "auto", second_order=True)
-    log_p = ratios.log_p.unsqueeze(-2)
-    log_second = torch.where(ratios.exact.unsqueeze(-2), log_p, ratios.log_second)
-    log_second = torch.where(_diagonal(log_second), log_p, log_second)
-    return _first(ratios), log_second.sub_(ratios.log_total.unsqueeze(-1))
+    first, second = _draws(log_p, log_rest, second_order=True)
+    return first, second
+
+
+def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tuple[Tensor, ...]:
+    module = METHODS[_choose("auto", log_p.shape[-1])]
+
+    def draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
+        inner = interior(log_p, log_rest)
+        found = module.left_out(inner, second_order=second_order)
+        scale = found.scale.masked_fill_(inner.impossible, 0.0)
+        first = found.one * scale
+        whole = first.sum(0).clamp(min=torch.finfo(first.dtype).tiny)  # 0 if there is no mass
+        first = first.div_(whole).movedim(0, -1)
+        if found.two is None:
+            return (first,)
+        second = found.two.mul_(scale)
+        _diagonal(second).copy_(inner.p.masked_fill_(inner.impossible, 0.0))
+        return first, second.movedim((0, 1), (-2, -1))
+
+    full, rest = _checked(log_p, log_rest)
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    return in_blocks(draws, full, rest, numbers=numbers)
 
 
 def _diagonal(pairs: Tensor) -> Tensor:
-    """True on the diagonal of (*batch, k, k)."""
-    return torch.eye(pairs.shape[-1], dtype=torch.bool, device=pairs.device)
-
-
-def _first(ratios: _Ratios) -> Tensor:
-    return torch.where(ratios.exact, ratios.log_p - ratios.log_total, ratios.log_first)
-
-
-class _Ratios(NamedTuple):
-    """The result of a method, and the elements for which R = 1 by definition."""
-
-    log_first: Tensor  # (*batch, k), normalised
-    log_second: Tensor  # (*batch, k, k), normalised as log_p; meaningless if not requested
-    log_p: Tensor  # (*batch, k), in working precision
-    log_total: Tensor  # (*batch, 1)
-    exact: Tensor  # (*batch, k), where R = 1; for a pair, that of its second element
-
-
-@torch.no_grad()
-def _compute(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Ratios:
-    full, rest, log_total = complete(log_p, log_rest)
-    module = METHODS[_choose(method, full.shape[-1])]
-    inner = without_edges(full, rest, log_total)
-    log_first, log_second = module.log_draws(inner.log_p, inner.log_rest, second_order=second_order)
-    log_first = log_first.masked_fill(inner.impossible, -torch.inf)
-    log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # the fast axis in memory
-    exact = inner.impossible | inner.covered.unsqueeze(-1)
-    return _Ratios(log_first, log_second, full, log_total.unsqueeze(-1), exact)
+    """The diagonal of (k, k, *batch), a view (k, *batch)."""
+    return pairs.view(-1, *pairs.shape[2:])[:: pairs.shape[0] + 1]
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return log_p, log_rest and the log of their total mass, in working precision."""
+    full, rest = _checked(log_p, log_rest)
+    log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
+    check_not_nan("log_p or log_rest", log_total)
+    return full, rest, log_total.masked_fill(log_total == -torch.inf, 0.0)  # there may be no mass
+
+
+def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return log_p and log_rest, which is derived if it is not given, in working precision."""
     check_log_probs("log_p", log_p)
     full = log_p.to(working_dtype(log_p.dtype))
     if log_rest is None:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
-        return full, log1mexp(log_sum.clamp(max=0.0)), torch.zeros_like(log_sum)
+        return full, log1mexp(log_sum.clamp(max=0.0))
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
-    rest = log_rest.to(full.dtype)
-    log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
-    check_not_nan("log_p or log_rest", log_total)
-    return (
-        full,
-        rest,
-        log_total.masked_fill(log_total == -torch.inf, 0.0),
-    )  # weights are 0 if there is no mass
-
-
-class Interior(NamedTuple):
-    """Probabilities without the edge cases, and where the edge cases were."""
-
-    log_p: Tensor  # (*batch, k)
-    log_rest: Tensor  # (*batch,)
-    impossible: Tensor  # (*batch, k)
-    covered: Tensor  # (*batch,), where no mass is left outside
-
-
-def without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> Interior:
-    """Replace impossible elements and a rest of no mass, for which the formulas have no limit."""
-    impossible, covered = log_p == -torch.inf, log_rest == -torch.inf
-    overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
-    return Interior(
-        torch.where(impossible, overwhelming, log_p),
-        torch.where(covered, log_total, log_rest),
-        impossible,
-        covered,
-    )
+    return full, log_rest.to(full.dtype)
 
 
 def _choose(method: str, k: int) -> str:

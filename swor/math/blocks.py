@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
 
 import torch
 from torch import Tensor
 
-CACHED = 2**21  # numbers, a few megabytes
+CACHED = 2**21  # intermediate results of a block, a few megabytes
+
+
+def split(x: Tensor, *, numbers: int) -> tuple[Tensor, ...]:
+    """Blocks of the first axis. Compiled code fuses its loops instead, and has only one block.
+
+    Args:
+        x: (batch, …).
+        numbers: how many intermediate results there are for one element of the batch.
+    """
+    return (x,) if torch.compiler.is_compiling() else x.split(max(1, CACHED // numbers))
 
 
 def in_blocks(
@@ -18,22 +27,27 @@ def in_blocks(
     *,
     numbers: int,
 ) -> tuple[Tensor, ...]:
-    """Apply a function that treats the elements of the batch independently, a block at a time.
+    """Apply a function without gradient to the elements of the batch, which it treats independently.
 
-    The time is then linear in the batch, and the memory beyond that of the result is bounded. Compiled code
-    fuses its loops instead, and is not divided.
+    The time is then linear in the batch, and the memory beyond that of the result is bounded: every block
+    is copied into the result before the next one is computed.
 
     Args:
         function: maps log_p (*batch, k) and log_rest (*batch,) to tensors (*batch, …).
         log_p: (*batch, k).
         log_rest: (*batch,).
-        numbers: how many intermediate results there are for one element of the batch.
+        numbers: as in :func:`split`.
     """
     total = log_rest.numel()
-    count = ceil(total * numbers / CACHED)
-    if torch.compiler.is_compiling() or count < 2:
+    if torch.compiler.is_compiling() or total * numbers <= CACHED:
         return function(log_p, log_rest)
-    size = ceil(total / count)
-    rows = log_p.reshape(total, -1).split(size), log_rest.reshape(total).split(size)
-    found = zip(*(function(*block) for block in zip(*rows, strict=True)), strict=True)
-    return tuple(torch.cat(x).reshape(*log_rest.shape, *x[0].shape[1:]) for x in found)
+    blocks = split(log_p.reshape(total, -1), numbers=numbers)
+    rests = split(log_rest.reshape(total), numbers=numbers)
+    found = function(blocks[0], rests[0])
+    results = tuple(x.new_empty(total, *x.shape[1:]) for x in found)
+    for n, (block, rest) in enumerate(zip(blocks, rests, strict=True)):
+        found = found if n == 0 else function(block, rest)
+        start = n * len(blocks[0])
+        for result, x in zip(results, found, strict=True):
+            result[start : start + len(x)].copy_(x)
+    return tuple(x.reshape(*log_rest.shape, *x.shape[1:]) for x in results)

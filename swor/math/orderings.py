@@ -41,7 +41,8 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
         log_pairs = _log_pairs(orders, log_b) + _log_remaining_without(log_p, log_rest)
         two = torch.exp(log_pairs - torch.stack(first).unsqueeze(1) - log_c)
     one = torch.exp(log_one - log_one.amax(0))
-    return LeftOut(one, two, log_c, inner.p + inner.rest)
+    c = (inner.p + inner.rest).masked_fill_(inner.impossible, 0.0)
+    return LeftOut(one, two, log_c, c)
 
 
 def _log_pairs(orders: Tensor, log_b: Tensor) -> Tensor:

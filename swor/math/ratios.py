@@ -1,9 +1,8 @@
-r"""Leave-one-out ratios and set probabilities: the choice of the method, and two edge cases.
+r"""Leave-one-out ratios and set probabilities: the choice of the method, and the last steps.
 
-The edge cases are exact by definition. If no mass is left outside the sample, every ratio is 1. An
-outcome of probability 0 has weight 0, and the others have the weights that they would have without
-it. The methods cannot represent a probability of 0. They are given an overwhelming mass for such an
-outcome instead: an outcome that is certain to be drawn first does not affect the others.
+Every method returns the same sums over parts of the set (:class:`swor.math.sets.LeftOut`). Here they become
+logarithms of ratios, or the probabilities of the first and the second draw, which rules use as weights. If
+no mass is left outside the set, every ratio is 1 by definition, without rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from swor.checks import (
     check_shape,
 )
 from swor.math import integral, orderings, subsets
-from swor.math.blocks import in_blocks
+from swor.math.blocks import in_blocks, split
 from swor.math.logspace import log1mexp, log_remaining, working_dtype
 from swor.math.sets import interior
 
@@ -29,7 +28,7 @@ Method = Literal["auto", "subsets", "integral", "orderings"]
 
 METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
 LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
-AUTO_SUBSETS = 8  # the recursion is faster for k up to here; see benchmarks/ratios.py
+AUTO_SUBSETS = 10  # the recursion is faster for k up to here; see benchmarks/ratios.py
 
 
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
@@ -91,14 +90,14 @@ def log_prob_set(
     module = METHODS[_choose(method, log_p.shape[-1])]
     full, rest, log_total = complete(log_p, log_rest)
 
-    def log_prob(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor]:
-        inner = interior(log_p, log_rest)
-        found = torch.where(inner.covered, 0.0, module.log_prob_set(inner))
-        return (torch.where(inner.impossible.any(0), -torch.inf, found),)
-
+    full, rest = full - log_total.unsqueeze(-1), rest - log_total
     numbers = module.numbers(full.shape[-1], full.dtype)
-    found = in_blocks(log_prob, full - log_total.unsqueeze(-1), rest - log_total, numbers=numbers)
-    return found[0].to(log_p.dtype)
+    blocks = split(full.reshape(-1, full.shape[-1]), numbers=numbers)
+    found = []
+    for inner in map(interior, blocks, split(rest.reshape(-1), numbers=numbers)):
+        log_prob = torch.where(inner.covered, 0.0, module.log_prob_set(inner))
+        found.append(torch.where(inner.impossible.any(0), -torch.inf, log_prob))
+    return torch.cat(found).reshape(rest.shape).to(log_p.dtype)
 
 
 @overload
@@ -130,7 +129,9 @@ def leave_one_out(
     $$R(S, s) = \frac{p^{D \setminus s}(S \setminus s)}{p(S)}$$
 
     $p(s) R(S, s)$ is the probability that $s$ was drawn first, given the set. The ratios are constants
-    of the unordered set estimator, so they carry no gradient.
+    of the unordered set estimator, so they carry no gradient. Large batches are computed in blocks, so the
+    time is linear in the batch. The memory beyond that of the result is a few megabytes, or that of one set
+    if this is more: about $k\,2^k$ numbers for "subsets" and $k^2 + 200 k$ for "integral" in float32.
 
     Args:
         log_p: the log-probabilities of the elements of the set, (*batch, k), in any order.
@@ -141,7 +142,7 @@ def leave_one_out(
             ratios of the set without one of its elements.
         method: "subsets" is a recursion over subsets, exact, in O(k 2^k), for k ≤ 20. "integral" is a
             fitted quadrature, exact to rounding, in O(k²). "orderings" is brute force for checks, for
-            k ≤ 9. "auto" uses subsets up to k = 8 and the integral for larger k.
+            k ≤ 9. "auto" uses subsets up to k = 10 and the integral for larger k.
 
     Returns:
         log R, (*batch, k). If ``second_order`` is True, a pair of log R and log R2, (*batch, k, k), where
@@ -161,14 +162,14 @@ def leave_one_out(
     def log_ratios(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
         inner = interior(log_p, log_rest)
         found = module.left_out(inner, second_order=second_order)
-        covered, first = inner.covered, found.one * found.scale
-        whole = first.masked_fill_(inner.impossible, 0.0).sum(0)
-        log_r = torch.log(found.one / whole).add_(found.log_scale).sub_(inner.log_p)
-        log_r = log_r.masked_fill_(covered, 0.0).movedim(0, -1)
+        inexact = inner.covered.logical_not().to(log_p.dtype)  # a product is faster than a mask
+        log_p = inner.log_p * inexact
+        log_one = torch.log(found.one) - torch.log(_sum(found.one * found.scale))
+        log_r = log_one.add_(found.log_scale).mul_(inexact).sub_(log_p).movedim(0, -1)
         if found.two is None:
             return (log_r,)
-        log_r2 = found.two.log_().add_(found.log_scale).sub_(inner.log_p)
-        _diagonal(log_r2.masked_fill_(covered, 0.0)).zero_()
+        log_r2 = found.two.log_().add_(found.log_scale).mul_(inexact).sub_(log_p)
+        _diagonal(log_r2).zero_()
         return log_r, log_r2.movedim((0, 1), (-2, -1))
 
     numbers = module.numbers(full.shape[-1], full.dtype)
@@ -202,19 +203,22 @@ def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tup
     def draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
         inner = interior(log_p, log_rest)
         found = module.left_out(inner, second_order=second_order)
-        scale = found.scale.masked_fill_(inner.impossible, 0.0)
-        first = found.one * scale
-        whole = first.sum(0).clamp(min=torch.finfo(first.dtype).tiny)  # 0 if there is no mass
-        first = first.div_(whole).movedim(0, -1)
+        first = found.one * found.scale
+        first = first.div_(_sum(first)).movedim(0, -1)
         if found.two is None:
             return (first,)
-        second = found.two.mul_(scale)
+        second = found.two.mul_(found.scale)
         _diagonal(second).copy_(inner.p.masked_fill_(inner.impossible, 0.0))
         return first, second.movedim((0, 1), (-2, -1))
 
     full, rest = _checked(log_p, log_rest)
     numbers = module.numbers(full.shape[-1], full.dtype)
     return in_blocks(draws, full, rest, numbers=numbers)
+
+
+def _sum(weights: Tensor) -> Tensor:
+    """The sum over the elements, by which to divide even if there is no mass and it is 0, (*batch,)."""
+    return weights.sum(0).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def _diagonal(pairs: Tensor) -> Tensor:

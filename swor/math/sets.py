@@ -50,8 +50,8 @@ class LeftOut(NamedTuple):
 
     one: Tensor  # (k, *batch)
     two: Tensor | None  # (k, k, *batch), row s, column s', if requested; a meaningless diagonal
-    log_scale: Tensor  # (k, *batch), ℓ, in the normalisation of log_p
-    scale: Tensor  # (k, *batch), e^ℓ over the total mass; meaningless for an impossible element
+    log_scale: Tensor  # (k, *batch), ℓ, normalised as log_p
+    scale: Tensor  # (k, *batch), e^ℓ over the total mass; 0 for an impossible element
 
 
 def interior(log_p: Tensor, log_rest: Tensor) -> Interior:

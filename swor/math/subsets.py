@@ -21,6 +21,7 @@ $O(k\,2^k)$ per sample.
 from __future__ import annotations
 
 import math
+import operator
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -40,7 +41,9 @@ class Level(NamedTuple):
 
     shape: tuple[int, int]  # size, number of subsets
     smaller: Tensor  # (pairs,): position of A \\ i among the subsets one smaller
-    before: Tensor  # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last but i
+    before: (
+        Tensor  # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last but i
+    )
     step: Tensor  # (pairs,): position of (i, x) in a flat k × k table
 
 
@@ -83,11 +86,18 @@ def _cached(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
         return levels(k, device), pairs_left_out(k, device)
 
 
-def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    """Both tables, cached; during compilation they become constants of the graph instead."""
-    if torch.compiler.is_compiling():
-        return levels(k, device), pairs_left_out(k, device)
+def _constant(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
     return _cached(k, device)
+
+
+# What torch.compiler.assume_constant_result does, without loading the compiler: it takes the tables as they
+# are, where tracing the loops that make them would take a minute.
+setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
+
+
+def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
+    """Both tables, cached; compiled code has them as constants."""
+    return _constant(operator.index(k), device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:
@@ -105,10 +115,12 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tens
         $\log c$ (k, *batch).
     """
     log_c = torch.logaddexp(log_p, log_rest)
-    largest = 0.9 * math.log(torch.finfo(log_p.dtype).max)  # beyond it, 1 / T is negligible
-    ratio = (log_p.unsqueeze(0) - log_c.unsqueeze(1)).clamp(max=largest).exp().flatten(0, 1)
     ones = torch.ones_like(log_p)
     h, mass = [ones[:1], ones], ones
+    if sizes == 1:
+        return h, log_c
+    largest = 0.9 * math.log(torch.finfo(log_p.dtype).max)  # beyond it, 1 / T is negligible
+    ratio = (log_p.unsqueeze(0) - log_c.unsqueeze(1)).clamp(max=largest).exp().flatten(0, 1)
     for level in tables(log_p.shape[0], log_p.device)[0][1:sizes]:
         mass = ratio.index_select(0, level.step).add_(mass.index_select(0, level.before))
         terms = h[-1].index_select(0, level.smaller).div_(mass)
@@ -132,7 +144,8 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     if second_order:
         two = h[max(k - 2, 0)].index_select(0, tables(k, one.device)[1])
         two = two.view(k, k, *one.shape[1:]) / one.unsqueeze(1)
-    return LeftOut(one, two, log_c, inner.p + inner.rest)
+    c = (inner.p + inner.rest).masked_fill_(inner.impossible, 0.0)
+    return LeftOut(one, two, log_c, c)
 
 
 def log_prob_set(inner: Interior) -> Tensor:

@@ -223,7 +223,8 @@ def _sum(weights: Tensor) -> Tensor:
 
 def _diagonal(pairs: Tensor) -> Tensor:
     """The diagonal of (k, k, *batch), a view (k, *batch)."""
-    return pairs.view(-1, *pairs.shape[2:])[:: pairs.shape[0] + 1]
+    k = pairs.shape[0]
+    return pairs.view(k * k, *pairs.shape[2:])[:: k + 1]
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -281,6 +281,15 @@ def test_weights_are_probabilities_times_ratios(k, dtype, tolerance):
             assert (ours.double() - exact).abs().le(tolerance * exact + tiny).all(), (a, b, rest)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("batch", [(0,), (2, 0), (0, 3)])
+def test_an_empty_batch(method, batch):
+    log_p, log_rest = torch.zeros(*batch, 3), torch.zeros(*batch)
+    r, r2 = swor.leave_one_out(log_p, log_rest, second_order=True, method=method)
+    assert r.shape == (*batch, 3) and r2.shape == (*batch, 3, 3)
+    assert swor.log_prob_set(log_p, log_rest, method=method).shape == batch
+
+
 @pytest.mark.parametrize("k", [1, 3, 12])
 def test_without_any_mass_all_weights_are_zero(k):
     log_p, log_rest = torch.full((2, k), -torch.inf), torch.full((2,), -torch.inf)

@@ -29,7 +29,9 @@ were running at the same time; then only the ratios are meaningful, and their la
 
 ORDER = {  # the tables in the order of the page, and what each answers
     "ratios": "How fast and how accurate are the ratios, compared with textbook methods?",
-    "ratios_growth": "How does their cost grow with k and with the batch?",
+    "ratios_rule": "What do the weights of the estimator cost for a small batch?",
+    "ratios_linear": "How does the cost of the ratios grow with the batch?",
+    "ratios_growth": "And how does it grow with k?",
     "estimators": "What does the whole loss cost, compared with a hand-written REINFORCE?",
     "storchastic": "What does it cost, compared with another library?",
     "best_of": "What does the best of m cost, compared with the unordered set estimator?",

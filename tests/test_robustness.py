@@ -75,8 +75,7 @@ def test_an_autocast_around_rules_changes_nothing(k: int) -> None:
 
 
 def test_a_first_call_in_inference_mode_leaves_gradients_intact() -> None:
-    tables.__globals__["_levels"].cache_clear()
-    tables.__globals__["_pairs"].cache_clear()
+    tables.__globals__["_cached"].cache_clear()
     with torch.inference_mode():
         swor.unordered_set(swor.gumbel_top_k(log_probabilities(9), 5))
     log_probs = log_probabilities(9).requires_grad_()

@@ -6,7 +6,7 @@ import torch
 
 from swor.checks import check_count
 from swor.math.logspace import log_remaining
-from swor.math.ratios import complete, log_first_draw
+from swor.math.ratios import complete, first_draw
 from swor.types import Sample, Scheme, Weights
 
 
@@ -42,9 +42,10 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
     k = sample.k
     check_count("m", m, most=k)
     log_p, log_t = _ordered(sample)
-    log_first = log_first_draw(log_p[..., k - m :], log_t[..., -1])
-    log_weight = torch.cat([log_p[..., : k - m], log_first + log_t[..., k - m, None]], dim=-1)
-    return Weights(log_weight.exp().to(sample.log_p.dtype), None, sample.log_p)
+    first = first_draw(log_p[..., k - m :], log_t[..., -1])
+    last = first * log_t[..., k - m, None].exp()
+    weight = torch.cat([log_p[..., : k - m].exp(), last], dim=-1)
+    return Weights(weight.to(sample.log_p.dtype), None, sample.log_p)
 
 
 def raj(sample: Sample) -> Weights:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from swor.checks import check_same, check_shape
 from swor.math.murthy import variance_of_pairs
-from swor.math.ratios import log_draws, log_first_draw
+from swor.math.ratios import first_and_second_draw, first_draw
 from swor.types import Sample, Scheme, Weights
 
 
@@ -42,10 +42,10 @@ def unordered_set(sample: Sample) -> Weights:
     sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
     dtype = sample.log_p.dtype
     if sample.k == 1:
-        log_first = log_first_draw(sample.log_p, sample.log_rest)
-        return Weights(log_first.exp().to(dtype), None, sample.log_p)
-    log_first, log_second = log_draws(sample.log_p, sample.log_rest)
-    return Weights(log_first.exp().to(dtype), log_second.exp().to(dtype), sample.log_p)
+        weight = first_draw(sample.log_p, sample.log_rest)
+        return Weights(weight.to(dtype), None, sample.log_p)
+    weight, control = first_and_second_draw(sample.log_p, sample.log_rest)
+    return Weights(weight.to(dtype), control.to(dtype), sample.log_p)
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math.logspace import expm1, without_autocast
+from swor.math.logspace import LOG_NOTHING, expm1, without_autocast
+from swor.math.sets import Interior, LeftOut
 
 
 def nodes_for(dtype: torch.dtype) -> int:
@@ -39,7 +40,7 @@ def nodes_for(dtype: torch.dtype) -> int:
 
 def log_excess(y: Tensor) -> Tensor:
     r"""$\log U(y) - \min(y, 0)$, between $\log(1 - 1/e)$ and 0: the bounded part of $\log U$."""
-    v = torch.exp(y.clamp(min=-80.0))  # for smaller y, U(y) = e^y to the last bit
+    v = torch.exp(y.clamp(min=-80.0, max=80.0))  # beyond, U(y) = e^y or 1 to the last bit
     return torch.log(-expm1(-v) / v.clamp(max=1.0))
 
 
@@ -67,11 +68,12 @@ def integrand(
 
     Args:
         log_p: (*batch, k); need not be normalised.
-        log_rest: (*batch,), finite.
+        log_rest: (*batch,), −inf if nothing is left: then all factors are 1.
         left_out: the largest number of factors that will be divided out.
         nodes: the number of nodes; None for as many as two left-out factors need.
     """
-    a = log_p - log_rest.unsqueeze(-1)
+    log_rest = log_rest.clamp(min=LOG_NOTHING).unsqueeze(-1)
+    a = log_p - log_rest
     x = _peak(a.detach())
     y, m = a + x, torch.exp(x)
     left, right = _bracket(y.detach(), m, left_out)
@@ -82,7 +84,7 @@ def integrand(
     log_u = _rise(y.unsqueeze(-1), d.unsqueeze(-2)) - excess.unsqueeze(-1)
     log_f = log_u.sum(-2) + d - m * expm1(d)
     log_f_peak = (y.clamp(max=0.0) + excess).sum(-1) + (x - m).squeeze(-1)
-    log_p_over_u = y.clamp(min=0.0) - excess + (log_rest.unsqueeze(-1) - x)
+    log_p_over_u = torch.maximum(log_p, log_rest - x) - excess
     width = (right - left).squeeze(-1) / (nodes - 1)
     return Integrand(x + d, log_f, log_u, log_p_over_u, log_f_peak, width)
 
@@ -136,30 +138,30 @@ def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
     return d
 
 
-def log_draws(
-    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
-) -> tuple[Tensor, Tensor]:
-    r"""The logarithms of $p_s R(S, s)$ and of $p_{s'} R^{D \setminus s}(S, s')$, unnormalised.
+def numbers(k: int, dtype: torch.dtype) -> int:
+    """How many intermediate results there are for one set."""
+    return k * (k + 4 * nodes_for(dtype))
 
-    See :func:`swor.math.subsets.log_draws`, which computes the same.
+
+def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
+    r"""Return the integrals without one factor, and without two over those without one.
+
+    The scale is $p$ over the factor at the peak of the integrand. See :class:`swor.math.sets.LeftOut`.
     """
-    f = integrand(log_p, log_rest, left_out=2)
+    f = integrand(inner.log_p.movedim(0, -1), inner.log_rest, left_out=2)
     half = 0.5 * (f.log_f - f.log_f.amax(-1, keepdim=True)).unsqueeze(-2)
-    if not second_order:
-        first = torch.logsumexp(2.0 * half - f.log_u, dim=-1) + f.log_p_over_u
-        return first, first.unsqueeze(-1)
-    v = torch.exp(
-        torch.cat([half - f.log_u, half], dim=-2)
-    )  # with each factor left out, and with all
-    with without_autocast(v):
-        log_sums = (v @ v.mT).log_()  # in place: k × k is large for a large k
-    log_one, log_two = log_sums[..., :-1, -1], log_sums[..., :-1, :-1]
-    first = log_one + f.log_p_over_u
-    second = log_two.sub_(log_one.unsqueeze(-1)).add_(f.log_p_over_u.unsqueeze(-2))
-    return first, second
+    v = torch.exp(half - f.log_u)
+    one = (v * torch.exp(half)).sum(-1, keepdim=True)
+    two = None
+    if second_order:
+        with without_autocast(v):
+            two = ((v / one) @ v.mT).movedim((-2, -1), (0, 1))
+    log_scale = f.log_p_over_u.movedim(-1, 0)
+    scale = torch.exp(log_scale - inner.log_total).masked_fill_(inner.impossible, 0.0)
+    return LeftOut(one.squeeze(-1).movedim(-1, 0), two, log_scale, scale)
 
 
-def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """Return log p(S), for a normalised p."""
-    f = integrand(log_p, log_rest, left_out=0)
+def log_prob_set(inner: Interior) -> Tensor:
+    """Return log p(S), (*batch,), for a normalised p."""
+    f = integrand(inner.log_p.movedim(0, -1), inner.log_rest, left_out=0)
     return f.log_f.logsumexp(-1) + torch.log(f.width) + f.log_f_peak

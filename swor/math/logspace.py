@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 LOG_2 = 0.6931471805599453
+LOG_NOTHING = -1e30  # in the place of log 0 where a finite number is needed
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:

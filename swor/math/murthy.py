@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from swor.math.integral import integrand, log_excess
-from swor.math.ratios import complete, log_draws, without_edges
+from swor.math.ratios import complete, first_and_second_draw
+from swor.math.sets import interior
 
 
 @torch.no_grad()
@@ -44,11 +45,11 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
             [0.0600, 0.0000]], dtype=torch.float64)
     """
     log_p, log_rest = log_p.double(), None if log_rest is None else log_rest.double()
-    first, second = log_draws(log_p, log_rest)
-    inner = without_edges(*complete(log_p, log_rest))
-    joint = torch.exp(first.unsqueeze(-1) + second)
-    pairs = joint * _relative_covariances(inner.log_p, inner.log_rest)
-    exact = inner.covered.unsqueeze(-1) | inner.impossible
+    first, second = first_and_second_draw(log_p, log_rest)
+    inner = interior(*complete(log_p, log_rest)[:2])
+    joint = first.unsqueeze(-1) * second
+    pairs = joint * _relative_covariances(inner.log_p.movedim(0, -1), inner.log_rest)
+    exact = (inner.covered | inner.impossible).movedim(0, -1)
     pairs = pairs.masked_fill(exact.unsqueeze(-1) | exact.unsqueeze(-2), 0.0)
     return pairs * (1.0 - torch.eye(log_p.shape[-1], dtype=pairs.dtype, device=pairs.device))
 

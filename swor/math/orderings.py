@@ -7,11 +7,13 @@ P(b_1 = s \mid S) = \frac{1}{p(S)} \sum_{B: b_1 = s} p(B).$$
 from __future__ import annotations
 
 from itertools import permutations
+from math import factorial
 
 import torch
 from torch import Tensor
 
 from swor.math.logspace import log_remaining
+from swor.math.sets import Interior, LeftOut
 
 
 def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -23,30 +25,43 @@ def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]
     return orders, (ordered - log_t[..., :-1]).sum(-1)
 
 
-def log_draws(
-    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
-) -> tuple[Tensor, Tensor]:
-    """Compute the same as :func:`swor.math.subsets.log_draws`."""
-    k = log_p.shape[-1]
-    orders, log_b = log_prob_orderings(log_p, log_rest)
-    first = [log_b[..., orders[:, 0] == s].logsumexp(-1) for s in range(k)]
-    log_first = torch.stack(first, dim=-1)
-    if not second_order:
-        return log_first, log_first.unsqueeze(-1)
-    if k == 1:
-        return log_first, torch.zeros_like(log_p).unsqueeze(-1)
-    pairs = [
-        log_b[..., (orders[:, 0] == s) & (orders[:, 1] == t)].logsumexp(-1)
-        for s in range(k)
-        for t in range(k)
+def numbers(k: int, dtype: torch.dtype) -> int:
+    """How many intermediate results there are for one set."""
+    return 4 * k * factorial(k)
+
+
+def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
+    """Compute the same as :func:`swor.math.subsets.left_out`, up to a factor of the first result."""
+    log_p, log_rest = inner.log_p, inner.log_rest
+    log_c = torch.logaddexp(log_p, log_rest)
+    orders, log_b = log_prob_orderings(log_p.movedim(0, -1), log_rest)
+    first = [log_b[..., orders[:, 0] == s].logsumexp(-1) for s in range(len(log_p))]
+    log_one, two = torch.stack(first) - log_c, None
+    if second_order:
+        log_pairs = _log_pairs(orders, log_b) + _log_remaining_without(log_p, log_rest)
+        two = torch.exp(log_pairs - torch.stack(first).unsqueeze(1) - log_c)
+    one = torch.exp(log_one - log_one.amax(0))
+    c = (inner.p + inner.rest).masked_fill_(inner.impossible, 0.0)
+    return LeftOut(one, two, log_c, c)
+
+
+def _log_pairs(orders: Tensor, log_b: Tensor) -> Tensor:
+    """The log-probability that s and then s' are drawn first, and the others in any order, (k, k, *batch)."""
+    k = orders.shape[-1]
+    first, second = orders[:, 0], orders[:, min(1, k - 1)]
+    found = [
+        log_b[..., (first == s) & (second == t)].logsumexp(-1) for s in range(k) for t in range(k)
     ]
-    others = torch.eye(k, dtype=torch.bool, device=log_p.device)
-    log_left = log_p.unsqueeze(-2).masked_fill(others, -torch.inf).logsumexp(-1)
-    log_left = torch.logaddexp(log_left, log_rest.unsqueeze(-1))  # log(1 - p_s)
-    log_second = torch.stack(pairs, dim=-1).unflatten(-1, (k, k)) - log_first.unsqueeze(-1)
-    return log_first, log_second + log_left.unsqueeze(-1)
+    return torch.stack(found).view(k, k, *log_b.shape[:-1])
 
 
-def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """Return log p(S), for a normalised p."""
-    return log_prob_orderings(log_p, log_rest)[1].logsumexp(-1)
+def _log_remaining_without(log_p: Tensor, log_rest: Tensor) -> Tensor:
+    """log(1 − p_s), without the normalisation, (k, 1, *batch)."""
+    others = ~torch.eye(len(log_p), dtype=torch.bool, device=log_p.device)
+    left = [torch.cat([log_p[row], log_rest.unsqueeze(0)]).logsumexp(0) for row in others]
+    return torch.stack(left).unsqueeze(1)
+
+
+def log_prob_set(inner: Interior) -> Tensor:
+    """Return log p(S), (*batch,), for a normalised p."""
+    return log_prob_orderings(inner.log_p.movedim(0, -1), inner.log_rest)[1].logsumexp(-1)

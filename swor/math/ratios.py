@@ -1,14 +1,13 @@
-r"""Leave-one-out ratios and set probabilities: the choice of the method, and two edge cases.
+r"""Leave-one-out ratios and set probabilities: the choice of the method, and the last steps.
 
-The edge cases are exact by definition. If no mass is left outside the sample, every ratio is 1. An
-outcome of probability 0 has weight 0, and the others have the weights that they would have without
-it. The methods cannot represent a probability of 0. They are given an overwhelming mass for such an
-outcome instead: an outcome that is certain to be drawn first does not affect the others.
+Every method returns the same sums over parts of the set (:class:`swor.math.sets.LeftOut`). Here they become
+logarithms of ratios, or the probabilities of the first and the second draw, which rules use as weights. If
+no mass is left outside the set, every ratio is 1 by definition, without rounding.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, overload
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -21,14 +20,15 @@ from swor.checks import (
     check_shape,
 )
 from swor.math import integral, orderings, subsets
+from swor.math.blocks import in_blocks, split
 from swor.math.logspace import log1mexp, log_remaining, working_dtype
+from swor.math.sets import interior
 
 Method = Literal["auto", "subsets", "integral", "orderings"]
 
 METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
 LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
-AUTO_SUBSETS = 8  # the recursion is faster for k up to here; see benchmarks/ratios.py
-OVERWHELMING = 200.0
+AUTO_SUBSETS = 10  # the recursion is faster for k up to here; see benchmarks/ratios.py
 
 
 def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
@@ -54,7 +54,7 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
         | (Kool et al., 2020), equation (4)
         | https://arxiv.org/abs/2002.06043
     """
-    full, rest, _ = complete(log_p, log_rest)
+    full, rest = _checked(log_p, log_rest)
     log_t = log_remaining(full, rest)[..., :-1]
     impossible = full == -torch.inf
     terms = full.masked_fill(impossible, 0.0) - log_t.masked_fill(impossible, 0.0)
@@ -87,13 +87,17 @@ def log_prob_set(
         | (Kool et al., 2020), equation (6)
         | https://arxiv.org/abs/2002.06043
     """
-    full, rest, log_total = complete(log_p, log_rest)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    inner = without_edges(full, rest, log_total)
-    total = log_total.unsqueeze(-1)
-    log_prob: Tensor = module.log_prob_set(inner.log_p - total, inner.log_rest - log_total)
-    log_prob = torch.where(inner.covered, 0.0, log_prob)
-    return torch.where(inner.impossible.any(-1), -torch.inf, log_prob).to(log_p.dtype)
+    full, rest, log_total = complete(log_p, log_rest)
+
+    full, rest = full - log_total.unsqueeze(-1), rest - log_total
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    blocks = split(full.reshape(-1, full.shape[-1]), numbers=numbers)
+    found = []
+    for inner in map(interior, blocks, split(rest.reshape(-1), numbers=numbers)):
+        log_prob = torch.where(inner.covered, 0.0, module.log_prob_set(inner))
+        found.append(torch.where(inner.impossible.any(0), -torch.inf, log_prob))
+    return torch.cat(found).reshape(rest.shape).to(log_p.dtype)
 
 
 @overload
@@ -125,7 +129,9 @@ def leave_one_out(
     $$R(S, s) = \frac{p^{D \setminus s}(S \setminus s)}{p(S)}$$
 
     $p(s) R(S, s)$ is the probability that $s$ was drawn first, given the set. The ratios are constants
-    of the unordered set estimator, so they carry no gradient.
+    of the unordered set estimator, so they carry no gradient. Large batches are computed in blocks, so the
+    time is linear in the batch. The memory beyond that of the result is a few megabytes, or that of one set
+    if this is more: about $k\,2^k$ numbers for "subsets" and $k^2 + 200 k$ for "integral" in float32.
 
     Args:
         log_p: the log-probabilities of the elements of the set, (*batch, k), in any order.
@@ -136,7 +142,7 @@ def leave_one_out(
             ratios of the set without one of its elements.
         method: "subsets" is a recursion over subsets, exact, in O(k 2^k), for k ≤ 20. "integral" is a
             fitted quadrature, exact to rounding, in O(k²). "orderings" is brute force for checks, for
-            k ≤ 9. "auto" uses subsets up to k = 8 and the integral for larger k.
+            k ≤ 9. "auto" uses subsets up to k = 10 and the integral for larger k.
 
     Returns:
         log R, (*batch, k). If ``second_order`` is True, a pair of log R and log R2, (*batch, k, k), where
@@ -150,111 +156,96 @@ def leave_one_out(
         | (Kool et al., 2020), definition 1 and equation (18)
         | https://arxiv.org/abs/2002.06043
     """
-    ratios = _compute(log_p, log_rest, method, second_order=second_order)
-    log_r = (ratios.log_first + ratios.log_total) - ratios.log_p
-    log_r = log_r.masked_fill(ratios.exact, 0.0).to(log_p.dtype)
-    if not second_order:
-        return log_r
-    log_r2 = ratios.log_second.sub_(ratios.log_p.unsqueeze(-2))
-    log_r2 = log_r2.masked_fill_(ratios.exact.unsqueeze(-2), 0.0).masked_fill_(
-        _diagonal(log_r2), 0.0
-    )
-    return log_r, log_r2.to(log_p.dtype)
+    module = METHODS[_choose(method, log_p.shape[-1])]
+    full, rest = _checked(log_p, log_rest)
+
+    def log_ratios(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
+        inner = interior(log_p, log_rest)
+        found = module.left_out(inner, second_order=second_order)
+        inexact = inner.covered.logical_not().to(log_p.dtype)  # a product is faster than a mask
+        log_p = inner.log_p * inexact
+        log_one = torch.log(found.one) - torch.log(_sum(found.one * found.scale))
+        log_r = log_one.add_(found.log_scale).mul_(inexact).sub_(log_p).movedim(0, -1)
+        if found.two is None:
+            return (log_r,)
+        log_r2 = found.two.log_().add_(found.log_scale).mul_(inexact).sub_(log_p)
+        _diagonal(log_r2).zero_()
+        return log_r, log_r2.movedim((0, 1), (-2, -1))
+
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    log_r, *log_r2 = in_blocks(log_ratios, full, rest, numbers=numbers)
+    log_r = log_r.to(log_p.dtype)
+    return (log_r, log_r2[0].to(log_p.dtype)) if second_order else log_r
 
 
 @torch.no_grad()
-def log_first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
-    r"""$\log p_s R(S, s)$, (*batch, k): the log-probability that s was drawn first, given the set.
+def first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
+    r"""$p_s R(S, s)$, (*batch, k): the probability that s was drawn first, given the set.
 
     The result is in working precision, for rules that use it as a weight; see :func:`leave_one_out`.
     """
-    return _first(_compute(log_p, log_rest, "auto", second_order=False))
+    return _draws(log_p, log_rest, second_order=False)[0]
 
 
 @torch.no_grad()
-def log_draws(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    r"""$\log p_s R(S, s)$, (*batch, k), and $\log p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
+def first_and_second_draw(log_p: Tensor, log_rest: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    r"""$p_s R(S, s)$, (*batch, k), and $p_{s'} R^{D \setminus s}(S, s')$, (*batch, k, k).
 
-    The diagonal of the second is $\log p_s$. Both are in working precision, for rules that use them as
-    weights.
+    The diagonal of the second is $p_s$. Both are in working precision, for rules that use them as weights.
     """
-    ratios = _compute(log_p, log_rest, "auto", second_order=True)
-    log_p = ratios.log_p.unsqueeze(-2)
-    log_second = torch.where(ratios.exact.unsqueeze(-2), log_p, ratios.log_second)
-    log_second = torch.where(_diagonal(log_second), log_p, log_second)
-    return _first(ratios), log_second.sub_(ratios.log_total.unsqueeze(-1))
+    first, second = _draws(log_p, log_rest, second_order=True)
+    return first, second
+
+
+def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tuple[Tensor, ...]:
+    module = METHODS[_choose("auto", log_p.shape[-1])]
+
+    def draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
+        inner = interior(log_p, log_rest)
+        found = module.left_out(inner, second_order=second_order)
+        first = found.one * found.scale
+        first = first.div_(_sum(first)).movedim(0, -1)
+        if found.two is None:
+            return (first,)
+        second = found.two.mul_(found.scale)
+        _diagonal(second).copy_(inner.p.masked_fill_(inner.impossible, 0.0))
+        return first, second.movedim((0, 1), (-2, -1))
+
+    full, rest = _checked(log_p, log_rest)
+    numbers = module.numbers(full.shape[-1], full.dtype)
+    return in_blocks(draws, full, rest, numbers=numbers)
+
+
+def _sum(weights: Tensor) -> Tensor:
+    """The sum over the elements, by which to divide even if there is no mass and it is 0, (*batch,)."""
+    return weights.sum(0).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def _diagonal(pairs: Tensor) -> Tensor:
-    """True on the diagonal of (*batch, k, k)."""
-    return torch.eye(pairs.shape[-1], dtype=torch.bool, device=pairs.device)
-
-
-def _first(ratios: _Ratios) -> Tensor:
-    return torch.where(ratios.exact, ratios.log_p - ratios.log_total, ratios.log_first)
-
-
-class _Ratios(NamedTuple):
-    """The result of a method, and the elements for which R = 1 by definition."""
-
-    log_first: Tensor  # (*batch, k), normalised
-    log_second: Tensor  # (*batch, k, k), normalised as log_p; meaningless if not requested
-    log_p: Tensor  # (*batch, k), in working precision
-    log_total: Tensor  # (*batch, 1)
-    exact: Tensor  # (*batch, k), where R = 1; for a pair, that of its second element
-
-
-@torch.no_grad()
-def _compute(log_p: Tensor, log_rest: Tensor | None, method: str, *, second_order: bool) -> _Ratios:
-    full, rest, log_total = complete(log_p, log_rest)
-    module = METHODS[_choose(method, full.shape[-1])]
-    inner = without_edges(full, rest, log_total)
-    log_first, log_second = module.log_draws(inner.log_p, inner.log_rest, second_order=second_order)
-    log_first = log_first.masked_fill(inner.impossible, -torch.inf)
-    log_first = log_first.movedim(-1, 0).log_softmax(0).movedim(0, -1)  # the fast axis in memory
-    exact = inner.impossible | inner.covered.unsqueeze(-1)
-    return _Ratios(log_first, log_second, full, log_total.unsqueeze(-1), exact)
+    """The diagonal of (k, k, *batch), a view (k, *batch)."""
+    k = pairs.shape[0]
+    return pairs.view(k * k, *pairs.shape[2:])[:: k + 1]
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return log_p, log_rest and the log of their total mass, in working precision."""
+    full, rest = _checked(log_p, log_rest)
+    log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
+    check_not_nan("log_p or log_rest", log_total)
+    return full, rest, log_total.masked_fill(log_total == -torch.inf, 0.0)  # there may be no mass
+
+
+def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return log_p and log_rest, which is derived if it is not given, in working precision."""
     check_log_probs("log_p", log_p)
     full = log_p.to(working_dtype(log_p.dtype))
     if log_rest is None:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
-        return full, log1mexp(log_sum.clamp(max=0.0)), torch.zeros_like(log_sum)
+        return full, log1mexp(log_sum.clamp(max=0.0))
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
-    rest = log_rest.to(full.dtype)
-    log_total = torch.cat([full, rest.unsqueeze(-1)], dim=-1).logsumexp(-1)
-    check_not_nan("log_p or log_rest", log_total)
-    return (
-        full,
-        rest,
-        log_total.masked_fill(log_total == -torch.inf, 0.0),
-    )  # weights are 0 if there is no mass
-
-
-class Interior(NamedTuple):
-    """Probabilities without the edge cases, and where the edge cases were."""
-
-    log_p: Tensor  # (*batch, k)
-    log_rest: Tensor  # (*batch,)
-    impossible: Tensor  # (*batch, k)
-    covered: Tensor  # (*batch,), where no mass is left outside
-
-
-def without_edges(log_p: Tensor, log_rest: Tensor, log_total: Tensor) -> Interior:
-    """Replace impossible elements and a rest of no mass, for which the formulas have no limit."""
-    impossible, covered = log_p == -torch.inf, log_rest == -torch.inf
-    overwhelming = log_total.unsqueeze(-1) + OVERWHELMING
-    return Interior(
-        torch.where(impossible, overwhelming, log_p),
-        torch.where(covered, log_total, log_rest),
-        impossible,
-        covered,
-    )
+    return full, log_rest.to(full.dtype)
 
 
 def _choose(method: str, k: int) -> str:

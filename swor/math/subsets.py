@@ -7,145 +7,148 @@ $$h(\emptyset) = 1, \qquad h(A) = \frac{1}{t(A)} \sum_{i \in A} h(A \setminus i)
 and then $p(S) = h(S) \prod_i p_i$, $p_s R(S, s) \propto h(S \setminus s)$, $R^{D \setminus s}(S, s')
 = h(S \setminus \{s, s'\}) / (p_{s'} h(S \setminus s))$. All terms are positive, so nothing cancels.
 
-However, $h$ itself can over- and underflow. Sort the sample so that $p_1 \le p_2 \le \dots$ and let
-$\tau_j = \text{rest} + p_1 + \dots + p_j$. Then $\hat h(A) = h(A) \prod_{i \in A} \tau_i$ stays between
-1 and a constant that depends on $k$ alone, since $\tau_{\max A} / t(A)$ lies in $[1, k]$. It obeys
+However, $h$ itself can over- and underflow. With $c_i = \text{rest} + p_i$, the scaled
+$\hat h(A) = h(A) \prod_{i \in A} c_i$ obeys
 
-$$\hat h(A) = \frac{1}{\hat t(A)} \sum_{i \in A} \frac{\tau_i}{\tau_{\max A}} \hat h(A \setminus i),
-\qquad \hat t(A) = \frac{t(A)}{\tau_{\max A}},$$
+$$\hat h(A) = \sum_{i \in A} \frac{\hat h(A \setminus i)}{T(A, i)}, \qquad
+T(A, i) = \frac{t(A)}{c_i} = 1 + \sum_{j \in A \setminus i} \frac{p_j}{c_i}.$$
 
-where every factor is at most 1, so float32 suffices for probabilities of any size. With
-$A' = A \setminus \max A$, the denominators obey
-$\hat t(A) = \hat t(A') \, \tau_{\max A'} / \tau_{\max A} + p_{\max A} / \tau_{\max A}$. The cost is
+The factors $1 / T(A, i)$ are at most 1, and their sum over $i$ is at least 1. Hence $\hat h$ stays between 1
+and $k!$, and float32 suffices for probabilities of any size. Without a rest $\hat h = 1$. The cost is
 $O(k\,2^k)$ per sample.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from functools import lru_cache
-from itertools import accumulate, combinations
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from swor.math.sets import Interior, LeftOut
+
 
 class Level(NamedTuple):
-    """Index tables for the subsets of one size."""
+    """Index tables for the pairs (A, i) of the subsets of one size and their elements.
 
-    shape: tuple[int, int]  # number of subsets, size
-    smaller: Tensor  # (subsets * size,): position of A \\ i among the subsets one smaller
-    ratio: Tensor  # (subsets * size,): position of (i, max A) in a flat k × k table
-    largest: Tensor  # (subsets,): max A
-    before: Tensor  # (subsets,): position of A' = A \\ max A among the subsets one smaller
-    step: Tensor  # (subsets,): position of (max A', max A) in a flat k × k table
+    Subsets are in the reverse order of ``itertools.combinations``, in which the s-th subset of size k − 1
+    is the one without s. Pairs are ordered by the place of i in A, and then by A.
+    """
+
+    shape: tuple[int, int]  # size, number of subsets
+    smaller: Tensor  # (pairs,): position of A \\ i among the subsets one smaller
+    before: (
+        Tensor  # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last but i
+    )
+    step: Tensor  # (pairs,): position of (i, x) in a flat k × k table
 
 
 def levels(k: int, device: torch.device) -> tuple[Level, ...]:
-    """The subsets of k elements of size 1, 2, …, k, in the order of ``itertools.combinations``."""
+    """The tables of the subsets of k elements of size 1, 2, …, k."""
     made: list[Level] = []
-    position: dict[tuple[int, ...], int] = {(): 0}
+    place: dict[tuple[int, ...], int] = {(): 0}
+    place_of_pair: dict[tuple[tuple[int, ...], int], int] = {}
     for size in range(1, k + 1):
-        sets = list(combinations(range(k), size))
-        smaller = [position[a[:j] + a[j + 1 :]] for a in sets for j in range(size)]
-        ratio = [i * k + a[-1] for a in sets for i in a]
-        before = [position[a[:-1]] for a in sets]
-        step = [a[-2:][0] * k + a[-1] for a in sets]
-        lists = (smaller, ratio, [a[-1] for a in sets], before, step)
-        made.append(Level((len(sets), size), *(torch.tensor(x, device=device) for x in lists)))
-        position = {a: j for j, a in enumerate(sets)}
+        sets = list(combinations(range(k), size))[::-1]
+        pairs = [(a, a[j]) for j in range(size) for a in sets]
+        last = [([i] + [x for x in a if x != i])[-1] for a, i in pairs]
+        smaller = [place[_without(a, i)] for a, i in pairs]
+        before = [
+            place_of_pair.get((_without(a, x), i), 0) for (a, i), x in zip(pairs, last, strict=True)
+        ]
+        step = [i * k + x for (_, i), x in zip(pairs, last, strict=True)]
+        lists = (smaller, before, step)
+        made.append(Level((size, len(sets)), *(torch.tensor(x, device=device) for x in lists)))
+        place = {a: n for n, a in enumerate(sets)}
+        place_of_pair = {pair: n for n, pair in enumerate(pairs)}
     return tuple(made)
 
 
-def pairs(k: int, device: torch.device) -> Tensor:
+def _without(a: tuple[int, ...], x: int) -> tuple[int, ...]:
+    return tuple(y for y in a if y != x)
+
+
+def pairs_left_out(k: int, device: torch.device) -> Tensor:
     """For every pair (i, j) of a flat k × k table, the position of the subset without i and j."""
-    sets = {a: j for j, a in enumerate(combinations(range(k), k - 2))} if k > 1 else {}
-    left_out = [(i, j) for i in range(k) for j in range(k)]
-    found = [sets.get(tuple(x for x in range(k) if x not in pair), 0) for pair in left_out]
+    sets = list(combinations(range(k), 2))
+    place = {pair: n for n, pair in enumerate(sets)}
+    found = [place.get((min(i, j), max(i, j)), 0) for i in range(k) for j in range(k)]
     return torch.tensor(found, device=device)
 
 
-_levels, _pairs = lru_cache(maxsize=64)(levels), lru_cache(maxsize=64)(pairs)
+@lru_cache(maxsize=64)
+def _cached(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
+    with torch.inference_mode(False):  # an inference tensor here would break later gradients
+        return levels(k, device), pairs_left_out(k, device)
+
+
+def _constant(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
+    return _cached(k, device)
+
+
+# What torch.compiler.assume_constant_result does, without loading the compiler: it takes the tables as they
+# are, where tracing the loops that make them would take a minute.
+setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
 
 
 def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    """Both tables, cached; during compilation they become constants of the graph instead."""
-    if torch.compiler.is_compiling():
-        return levels(k, device), pairs(k, device)
-    with torch.inference_mode(
-        False
-    ):  # an inference tensor in the cache would break later gradients
-        return _levels(k, device), _pairs(k, device)
+    """Both tables, cached; compiled code has them as constants."""
+    return _constant(operator.index(k), device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:
-    r"""Run the recursion on a sample sorted by ascending probability.
+    r"""Run the recursion.
 
     Subsets are on the first axis, so that sums over their elements are vectorised over the batch.
 
     Args:
-        log_p: (k, *batch), ascending; need not be normalised.
+        log_p: (k, *batch), finite; need not be normalised.
         log_rest: (*batch,).
-        sizes: the largest size of the subsets to compute.
+        sizes: the largest size of the subsets to compute, at least 1.
 
     Returns:
-        $\hat h$ of the subsets of size 0, 1, …, each (subsets, *batch), in the order of
-        ``itertools.combinations``, and $\log \tau$ (k, *batch).
+        $\hat h$ of the subsets of size 0, 1, …, each (subsets, *batch), in the order of :class:`Level`, and
+        $\log c$ (k, *batch).
     """
-    k = len(log_p)
-    log_tau = torch.stack(list(accumulate(log_p, torch.logaddexp, initial=log_rest))[1:])
-    tau_ratio = torch.exp((log_tau.unsqueeze(1) - log_tau).clamp(max=0.0)).flatten(0, 1)
-    share = torch.exp(log_p - log_tau)
-    mass = torch.exp(log_rest - log_tau) + share  # of the subsets with one element
-    h = [torch.ones_like(log_p[:1])]
-    for level in tables(k, log_p.device)[0][:sizes]:
-        if len(h) > 1:
-            mass = mass.index_select(0, level.before) * tau_ratio.index_select(0, level.step)
-            mass = mass + share.index_select(0, level.largest)
-        terms = h[-1].index_select(0, level.smaller) * tau_ratio.index_select(0, level.ratio)
-        h.append(terms.unflatten(0, level.shape).sum(1) / mass)
-    return h, log_tau
+    log_c = torch.logaddexp(log_p, log_rest)
+    ones = torch.ones_like(log_p)
+    h, mass = [ones[:1], ones], ones
+    if sizes == 1:
+        return h, log_c
+    largest = 0.9 * math.log(torch.finfo(log_p.dtype).max)  # beyond it, 1 / T is negligible
+    ratio = (log_p.unsqueeze(0) - log_c.unsqueeze(1)).clamp(max=largest).exp().flatten(0, 1)
+    for level in tables(log_p.shape[0], log_p.device)[0][1:sizes]:
+        mass = ratio.index_select(0, level.step).add_(mass.index_select(0, level.before))
+        terms = h[-1].index_select(0, level.smaller).div_(mass)
+        h.append(terms.view(*level.shape, *log_rest.shape).sum(0))
+    return h, log_c
 
 
-def log_draws(
-    log_p: Tensor, log_rest: Tensor, *, second_order: bool = True
-) -> tuple[Tensor, Tensor]:
-    r"""The logarithms of $p_s R(S, s)$ and of $p_{s'} R^{D \setminus s}(S, s')$, unnormalised.
+def numbers(k: int, dtype: torch.dtype) -> int:
+    """How many intermediate results there are for one set, about."""
+    return k << k
 
-    The former is the probability that $s$ was drawn first, given the set. The latter is, up to the factor
-    $1 - p_s$, the probability that $s'$ was drawn second, given the set and that $s$ was drawn first.
 
-    Args:
-        log_p: (*batch, k); need not be normalised.
-        log_rest: (*batch,).
-        second_order: whether to compute the second result, which is meaningless otherwise.
+def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
+    r"""Return $\hat h(S \setminus s)$ and $\hat h(S \setminus \{s, s'\}) / \hat h(S \setminus s)$.
 
-    Returns:
-        (*batch, k), up to an additive constant, and (*batch, k, k), row s, column s', with the same
-        normalisation as ``log_p`` and a meaningless diagonal.
+    The scale is $c$. See :class:`swor.math.sets.LeftOut`.
     """
-    k = log_p.shape[-1]
-    log_p, order = log_p.movedim(-1, 0).sort(0)
-    h, log_tau = recursion(log_p, log_rest, sizes=k - 1)
-    one, back = h[k - 1].flip(0).log(), inverse(order)
-    first = (one + log_tau).gather(0, back).movedim(0, -1)
-    if not second_order:
-        return first, first.unsqueeze(-1)
-    two = h[max(k - 2, 0)].log().index_select(0, tables(k, log_p.device)[1]).unflatten(0, (k, k))
-    second = two - one.unsqueeze(1) + log_tau
-    second = second.gather(0, back.unsqueeze(1).expand_as(second))
-    second = second.gather(1, back.unsqueeze(0).expand_as(second))
-    return first, second.movedim((0, 1), (-2, -1))
+    k = inner.log_p.shape[0]
+    h, log_c = recursion(inner.log_p, inner.log_rest, sizes=max(k - 1, 1))
+    one, two = h[k - 1], None
+    if second_order:
+        two = h[max(k - 2, 0)].index_select(0, tables(k, one.device)[1])
+        two = two.view(k, k, *one.shape[1:]) / one.unsqueeze(1)
+    c = (inner.p + inner.rest).masked_fill_(inner.impossible, 0.0)
+    return LeftOut(one, two, log_c, c)
 
 
-def inverse(order: Tensor) -> Tensor:
-    """The inverse of each permutation, (k, *batch)."""
-    places = torch.arange(len(order), device=order.device).view(-1, *[1] * (order.dim() - 1))
-    return torch.empty_like(order).scatter(0, order, places.expand_as(order))
-
-
-def log_prob_set(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """Return log p(S), for a normalised p."""
-    log_p = log_p.movedim(-1, 0).sort(0).values
-    h, log_tau = recursion(log_p, log_rest, sizes=len(log_p))
-    return h[-1].squeeze(0).log() + (log_p - log_tau).sum(0)
+def log_prob_set(inner: Interior) -> Tensor:
+    """Return log p(S), (*batch,), for a normalised p."""
+    h, log_c = recursion(inner.log_p, inner.log_rest, sizes=inner.log_p.shape[0])
+    return h[-1].squeeze(0).log() + (inner.log_p - log_c).sum(0)

@@ -8,8 +8,11 @@ import mpmath as mp
 import pytest
 import torch
 from reference import two_levels
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import swor
+from swor.math import ratios
+from swor.math.sets import interior
 
 METHODS = ["orderings", "subsets", "integral"]
 
@@ -220,3 +223,137 @@ def test_compiles_without_a_break_and_agrees(k):
     compiled = torch.compile(ratios, fullgraph=True)(log_p, log_rest)
     for x, y in zip(compiled, ratios(log_p, log_rest), strict=True):
         assert torch.allclose(x, y, rtol=0, atol=1e-5)
+
+
+def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
+    blocks = []
+
+    def counted(*block):
+        blocks.append(block)
+        return interior(*block)
+
+    for k in (1, 4, 12):
+        log_p, log_rest = random_set(k, 20, batch=(5, 7))
+        sample = swor.Sample(log_p, log_p, log_rest)
+
+        def numbers(log_p=log_p, log_rest=log_rest, sample=sample):
+            weights = swor.unordered_set(sample)
+            p = log_p.clone().requires_grad_()
+            log_prob = swor.log_prob_set(p, log_rest)
+            gradient = torch.autograd.grad(log_prob.square().sum(), p)
+            ratios = swor.leave_one_out(log_p, log_rest, second_order=True)
+            control = [] if weights.control is None else [weights.control]
+            return [
+                *ratios,
+                swor.leave_one_out(log_p),
+                log_prob,
+                *gradient,
+                weights.weight,
+                *control,
+            ]
+
+        whole = numbers()
+        for size in (1, 3 * 4 * 2**4, 3 * 12 * 800):
+            with monkeypatch.context() as patch:
+                patch.setattr("swor.math.blocks.CACHED", size)
+                patch.setattr(ratios, "interior", counted)
+                for x, y in zip(numbers(), whole, strict=True):
+                    torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)
+        assert len(blocks) > 35
+        blocks.clear()
+
+
+@pytest.mark.parametrize("k", [2, 5, 12])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 5e-5)])
+def test_weights_are_probabilities_times_ratios(k, dtype, tolerance):
+    """They are computed without logarithms, and have all their digits in the extremes as well."""
+    for a, b, rest in LEVELS:
+        p = torch.tensor([a] * (k // 2) + [b] * (k - k // 2), dtype=torch.float64)
+        total = p.sum() + rest
+        log_p, log_rest = (p / total).log().to(dtype), (rest / total).log().to(dtype)
+        r, r2 = swor.leave_one_out(log_p.double(), log_rest.double(), second_order=True)
+        weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+        tiny = 1e-37 if dtype == torch.float32 else 1e-290
+        for ours, exact in (
+            (weights.weight, (log_p.double() + r).exp()),
+            (weights.control, (log_p.double() + r2).exp()),
+        ):
+            assert (ours.double() - exact).abs().le(tolerance * exact + tiny).all(), (a, b, rest)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("batch", [(0,), (2, 0), (0, 3)])
+def test_an_empty_batch(method, batch):
+    log_p, log_rest = torch.zeros(*batch, 3), torch.zeros(*batch)
+    r, r2 = swor.leave_one_out(log_p, log_rest, second_order=True, method=method)
+    assert r.shape == (*batch, 3) and r2.shape == (*batch, 3, 3)
+    assert swor.log_prob_set(log_p, log_rest, method=method).shape == batch
+
+
+@pytest.mark.parametrize("k", [1, 3, 12])
+def test_without_any_mass_all_weights_are_zero(k):
+    log_p, log_rest = torch.full((2, k), -torch.inf), torch.full((2,), -torch.inf)
+    log_p[1] = -math.log(k)
+    weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+    assert (weights.weight[0] == 0).all()
+    torch.testing.assert_close(weights.weight[1], torch.full((k,), 1 / k))
+    if k > 1:
+        assert (weights.control[0] == 0).all()
+    assert all((x == 0).all() for x in swor.leave_one_out(log_p, log_rest, second_order=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shift", [-900.0, 900.0])
+def test_impossible_outcomes_of_unnormalised_sets(method, shift):
+    log_p = torch.tensor([0.4, 0.0, 0.2], dtype=torch.float64).log()
+    log_rest = torch.tensor(0.4, dtype=torch.float64).log()
+    exact = swor.leave_one_out(log_p, log_rest, second_order=True, method=method)
+    ours = swor.leave_one_out(log_p + shift, log_rest + shift, second_order=True, method=method)
+    for x, y in zip(ours, exact, strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=3e-12)
+
+
+@pytest.mark.parametrize("method", ["subsets", "integral"])
+def test_edge_cases_have_finite_gradients(method):
+    log_p = torch.tensor([[0.4, 0.0, 0.2], [0.5, 0.3, 0.2]], dtype=torch.float64).log()
+    log_rest = torch.tensor([0.4, 0.0], dtype=torch.float64).log()
+    log_p, log_rest = log_p.requires_grad_(), log_rest.requires_grad_()
+    log_prob = swor.log_prob_set(log_p, log_rest, method=method)
+    gradients = torch.autograd.grad(log_prob[1], (log_p, log_rest))
+    assert all(x.isfinite().all() for x in gradients)
+
+
+@pytest.mark.parametrize("k, most", [(2, 40), (4, 60), (8, 90)])
+def test_the_rule_takes_few_operations(k, most):
+    """For small batches, the number of operations is what the rule costs."""
+
+    class Operations(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.count += 1
+            return function(*args, **(kwargs or {}))
+
+    log_p, log_rest = random_set(k, 20)
+    sample = swor.Sample(log_p, log_p, log_rest)
+    swor.unordered_set(sample)  # makes the tables
+    swor.set_validate_values(False)
+    try:
+        with Operations() as operations:
+            swor.unordered_set(sample)
+    finally:
+        swor.set_validate_values(True)
+    assert operations.count <= most
+
+
+def test_compiles_for_any_k():
+    """The tables of the recursion are constants of the graph, also where k is dynamic."""
+
+    def ratios(log_p, log_rest):
+        return swor.leave_one_out(log_p, log_rest, second_order=True)
+
+    compiled = torch.compile(ratios, fullgraph=True, backend="eager")
+    for k in (4, 2, 8):
+        log_p, log_rest = random_set(k, 20)
+        for x, y in zip(compiled(log_p, log_rest), ratios(log_p, log_rest), strict=True):
+            torch.testing.assert_close(x, y)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from swor.math.best_of.draws import Draws
-from swor.math.subsets import Level, inverse, recursion, tables
+from swor.math.subsets import Level, recursion, tables
 
 
 def sums(draws: Draws, f: Tensor, m: int, *, gradient: bool) -> tuple[Tensor, Tensor]:
@@ -38,21 +38,20 @@ def sums(draws: Draws, f: Tensor, m: int, *, gradient: bool) -> tuple[Tensor, Te
         m: the number of draws.
         gradient: whether the coefficients are wanted.
     """
-    log_q, rank = draws.log_q.movedim(-1, 0).sort(0)
-    log_p, f = draws.log_p.movedim(-1, 0).gather(0, rank), f.movedim(-1, 0)
+    log_p, log_q, f = (x.movedim(-1, 0) for x in (draws.log_p, draws.log_q, f))
     levels = tables(len(log_q), log_q.device)[0][: m + 1]
     new = _new(draws, log_p, log_q, levels)
     before, after = _chain(_masses(log_p.exp(), levels), new, levels, m)
-    best = _best(rank, levels)
+    best = [_last(element(level, len(f)), level) for level in levels]  # f is ascending
     weight = torch.zeros_like(f)
     for x, attained in zip(after[1:], best, strict=True):
-        weight = weight.scatter_add(0, attained, x)
+        weight = weight.index_add(0, attained, x)
     if not gradient:
         return weight.movedim(0, -1), weight.movedim(0, -1)
-    value = [torch.zeros_like(f[:1])] + [f.gather(0, attained) for attained in best]
+    value = [torch.zeros_like(f[:1])] + [f.index_select(0, attained) for attained in best]
     base = [torch.where(draws.enough, x, y) for x, y in zip(after, before, strict=True)]
     total = _coefficients(log_p.exp(), value, before, base, new, levels)
-    return weight.movedim(0, -1), m * total.gather(0, inverse(rank)).movedim(0, -1)
+    return weight.movedim(0, -1), m * total.movedim(0, -1)
 
 
 def _coefficients(
@@ -87,29 +86,35 @@ def _chain(
 
 
 def element(level: Level, k: int) -> Tensor:
-    """The elements of the subsets of one size, one after the other, (subsets * size,)."""
-    return level.ratio // k
+    """The element of every pair (A, i) of the subsets of one size, (size * subsets,)."""
+    return level.step // k
 
 
 def _owner(level: Level) -> Tensor:
-    """The position of the subset that each of these elements belongs to, (subsets * size,)."""
-    count, size = level.shape
-    return torch.arange(count, device=level.ratio.device).repeat_interleave(size)
+    """The position of the subset of every pair (A, i), (size * subsets,)."""
+    size, count = level.shape
+    return torch.arange(count, device=level.step.device).repeat(size)
+
+
+def _last(of_pairs: Tensor, level: Level) -> Tensor:
+    """What a table of the pairs (A, i) has for the last element of every subset, (subsets,)."""
+    return of_pairs[-level.shape[1] :]
 
 
 def _masses(p: Tensor, levels: tuple[Level, ...]) -> list[Tensor]:
     """p(C) of the subsets of size 0, 1, …, each (subsets, *batch)."""
     mass = [torch.zeros_like(p[:1])]
     for level in levels:
-        mass.append(mass[-1].index_select(0, level.before) + p.index_select(0, level.largest))
+        own = p.index_select(0, _last(element(level, len(p)), level))
+        mass.append(mass[-1].index_select(0, _last(level.smaller, level)) + own)
     return mass
 
 
 def _new(draws: Draws, log_p: Tensor, log_q: Tensor, levels: tuple[Level, ...]) -> list[Tensor]:
-    r"""$\tau(C \setminus i \to i)$ for every element of every subset, each (subsets * size, *batch)."""
+    r"""$\tau(C \setminus i \to i)$ for every element of every subset, each (size * subsets, *batch)."""
     k = len(log_q)
-    h, log_tau = recursion(log_q, draws.log_rest, sizes=k)
-    step = torch.exp(log_p - log_q + log_tau)
+    h, log_c = recursion(log_q, draws.log_rest, sizes=k)
+    step = torch.exp(log_p - log_q + log_c)
     exact = log_p.exp()
     new = []
     for size, level in enumerate(levels, start=1):
@@ -128,14 +133,5 @@ def _draw(
     drawn = [x[0] * mass[0]]
     for j, level in enumerate(levels):
         terms = (x[j].index_select(0, level.smaller) * new[j]).unflatten(0, level.shape)
-        drawn.append(x[j + 1] * mass[j + 1] + terms.sum(1))
+        drawn.append(x[j + 1] * mass[j + 1] + terms.sum(0))
     return drawn
-
-
-def _best(rank: Tensor, levels: tuple[Level, ...]) -> list[Tensor]:
-    """The rank by f of the best element of the subsets of size 1, 2, …, each (subsets, *batch)."""
-    best = [rank]
-    for level in levels[1:]:
-        last = rank.index_select(0, level.largest)
-        best.append(torch.maximum(best[-1].index_select(0, level.before), last))
-    return best

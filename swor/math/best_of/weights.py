@@ -32,7 +32,8 @@ from torch import Tensor
 from swor.math.best_of import integral, subsets
 from swor.math.best_of.draws import Draws
 from swor.math.best_of.variance import variance
-from swor.math.ratios import OVERWHELMING, complete
+from swor.math.ratios import complete
+from swor.math.sets import OVERWHELMING
 
 Method = Literal["auto", "subsets", "integral"]
 

@@ -1,0 +1,53 @@
+"""Large batches in blocks whose intermediate results stay in the cache of the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+CACHED = 2**21  # intermediate results of a block, a few megabytes
+
+
+def split(x: Tensor, *, numbers: int) -> tuple[Tensor, ...]:
+    """Blocks of the first axis. Compiled code fuses its loops instead, and has only one block.
+
+    Args:
+        x: (batch, …).
+        numbers: how many intermediate results there are for one element of the batch.
+    """
+    return (x,) if torch.compiler.is_compiling() else x.split(max(1, CACHED // numbers))
+
+
+def in_blocks(
+    function: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+    log_p: Tensor,
+    log_rest: Tensor,
+    *,
+    numbers: int,
+) -> tuple[Tensor, ...]:
+    """Apply a function without gradient to the elements of the batch, which it treats independently.
+
+    The time is then linear in the batch, and the memory beyond that of the result is bounded: every block
+    is copied into the result before the next one is computed.
+
+    Args:
+        function: maps log_p (*batch, k) and log_rest (*batch,) to tensors (*batch, …).
+        log_p: (*batch, k).
+        log_rest: (*batch,).
+        numbers: as in :func:`split`.
+    """
+    total = log_rest.numel()
+    if torch.compiler.is_compiling() or total * numbers <= CACHED:
+        return function(log_p, log_rest)
+    blocks = split(log_p.reshape(total, -1), numbers=numbers)
+    rests = split(log_rest.reshape(total), numbers=numbers)
+    found = function(blocks[0], rests[0])
+    results = tuple(x.new_empty(total, *x.shape[1:]) for x in found)
+    for n, (block, rest) in enumerate(zip(blocks, rests, strict=True)):
+        found = found if n == 0 else function(block, rest)
+        start = n * len(blocks[0])
+        for result, x in zip(results, found, strict=True):
+            result[start : start + len(x)].copy_(x)
+    return tuple(x.reshape(*log_rest.shape, *x.shape[1:]) for x in results)

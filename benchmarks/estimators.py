@@ -30,6 +30,15 @@ def unordered(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor
     return swor.unordered_set(sample).loss(table.gather(-1, sample.value)).mean()
 
 
+def unchecked(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """The unordered set estimator without the checks of values."""
+    swor.set_validate_values(False)
+    try:
+        return unordered(logits, table, k)
+    finally:
+        swor.set_validate_values(True)
+
+
 def reinforce(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
     """The same plain loss through the library."""
     sample = swor.with_replacement(logits.log_softmax(-1), k)
@@ -48,7 +57,7 @@ def exponentials(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Ten
 
 def losses(outcomes: int) -> dict[str, Loss]:
     """The losses to time, and the limits beside them; compiled ones only for 1000 outcomes."""
-    named = {"plain": plain, "reinforce": reinforce, "unordered": unordered}
+    named = {"plain": plain, "reinforce": reinforce, "unordered": unordered, "unchecked": unchecked}
     if outcomes == 1000:
         named["compiled"] = torch.compile(unordered, fullgraph=True)
     return named | {"softmax alone": softmax_alone, "exponentials": exponentials}

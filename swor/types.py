@@ -163,8 +163,8 @@ class Weights:
         weights = self if log_p is None else self.off_policy(log_p)
         advantage = cost - weights._subtract(cost.detach(), baseline)
         change = torch.exp(score(weights.log_p)) - 1.0  # exactly 0; expm1 has no gradient compiled
-        pathwise, score_function = weights.weight * cost, (weights.weight * advantage) * change
-        return (pathwise + score_function).sum(-1)
+        pathwise, coefficient = weights.weight * cost, weights.weight * advantage
+        return torch.addcmul(pathwise, coefficient, change).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:
         r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.

@@ -78,4 +78,6 @@ def test_a_compiled_loss_reads_no_value():
 
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     assert reads(lambda: compiled(logits).backward()) == 0
-    assert reads(lambda: loss(logits).backward()) > 0  # on the CPU, where it is free, and saves time
+    assert (
+        reads(lambda: loss(logits).backward()) > 0
+    )  # on the CPU, where it is free, and saves time

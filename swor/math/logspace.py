@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -14,8 +16,10 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def without_autocast(like: Tensor) -> torch.autocast:
+def without_autocast(like: Tensor) -> AbstractContextManager[object]:
     """A context in which an autocast around the library does not lower the precision of products."""
+    if not torch.amp.is_autocast_available(like.device.type):
+        return nullcontext()
     return torch.autocast(like.device.type, enabled=False)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from swor.math.logspace import log_remaining
 from swor.samplers.race import exponential_like, gumbel_like
 
+SHORT = 10  # number of draws up to which comparing all pairs is faster than sorting
 Rows = Callable[[Tensor], Tensor]  # from indices of rows to something of these rows
 
 
@@ -63,17 +64,24 @@ def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor
         The values (batch, k, *event), in the order of their first appearance, and the number of distinct
         values, (batch,). If there are fewer than k, the last values of the stream mean nothing.
     """
-    draws = code.shape[-1]
-    ordered, position = code.sort(dim=-1, stable=True)
-    same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
-    again = torch.zeros_like(code, dtype=torch.bool)
-    again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
+    again = _appeared(code)
     count = (~again).cumsum(-1)
     place = count.masked_fill(again, k + 1).clamp_(max=k + 1)  # columns 0 and k + 1 are dropped
     place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
     value = stream.new_empty((len(stream), k + 2, *stream.shape[2:]))
     value.scatter_(1, place.expand_as(stream), stream)
     return value.narrow(1, 1, k), count.select(-1, -1)
+
+
+def _appeared(code: Tensor) -> Tensor:
+    """Return which draws (batch, draws) an earlier draw of the stream is equal to."""
+    draws = code.shape[-1]
+    if draws <= SHORT:
+        return (code.unsqueeze(-1) == code.unsqueeze(-2)).tril_(-1).any(-1)
+    ordered, position = code.sort(dim=-1, stable=True)
+    same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
+    again = torch.zeros_like(code, dtype=torch.bool)
+    return again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
 
 
 def log_rest_and_kappa(

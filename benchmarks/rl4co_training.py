@@ -40,6 +40,16 @@ from swor.integrations.rl4co import PolicyGradient, best_of_k
 
 METHODS = ("unordered_set", "reinforce", "rl4co_rollout", "rl4co_pomo")
 DECODING = ("distinct", "sampling", "multistart_sampling", "multistart_greedy")
+COLOURS = {
+    "unordered_set": "#0072b2",
+    "reinforce": "#444444",
+    "rl4co_rollout": "#008a64",
+    "rl4co_pomo": "#d55e00",
+    "distinct": "#0072b2",
+    "sampling": "#444444",
+    "multistart_sampling": "#b37700",
+    "multistart_greedy": "#cc5f9b",
+}
 
 
 def settings() -> argparse.Namespace:
@@ -215,11 +225,19 @@ def lines(axes: Any, rows: list[dict[str, Any]], name: str, x: str) -> None:
     costs: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         costs[row[name]][row[x]].append(row["cost"])
-    for label, by_x in costs.items():
+    for label, colour in COLOURS.items():
+        by_x = costs.get(label, {})
         at = sorted(by_x)
-        axes.plot(at, [mean(by_x[a]) for a in at], label=label)
-        axes.fill_between(at, [min(by_x[a]) for a in at], [max(by_x[a]) for a in at], alpha=0.2)
-    axes.legend()
+        least, most = [min(by_x[a]) for a in at], [max(by_x[a]) for a in at]
+        if at:
+            axes.plot(at, [mean(by_x[a]) for a in at], color=colour, label=label)
+            axes.fill_between(at, least, most, color=colour, alpha=0.15)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def exponential_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
         u = torch.rand_like(x)  # unlike torch.rand with a generator, it takes symbolic shapes
     else:
         u = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-    return u.clamp_(min=TINY[x.dtype]).neg_().log1p_().neg_()
+    return u.clamp(min=TINY[x.dtype]).neg_().log1p_().neg_()
 
 
 def gumbel_like(x: Tensor, generator: torch.Generator | None) -> Tensor:

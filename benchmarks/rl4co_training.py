@@ -1,6 +1,7 @@
 """Train on TSP and CVRP with 20 nodes beside rl4co's own methods, at equal numbers of solutions.
 
-    python benchmarks/rl4co_training.py                 # about an hour of one core
+    python benchmarks/rl4co_training.py                 # hours, most of them for the rollout baseline
+    python benchmarks/rl4co_training.py --methods unordered_set reinforce rl4co_pomo     # about an hour
     python benchmarks/rl4co_training.py --summary       # the tables and the figure of what is there
 
 The methods are `unordered_set` and `reinforce` of this library, rl4co's attention model with its rollout
@@ -10,7 +11,7 @@ every epoch the greedy solutions of fixed instances are measured, and after trai
 64 solutions, by several ways to decode.
 
 Every run (a problem, a method, a seed) is one file in the folder. What is there is not run again: start
-the same command anew after an interruption. It writes training.csv, best_of_k.csv and figure.png.
+the same command anew after an interruption. It writes training.csv, best_of_k.csv, tables.md and figure.png.
 """
 
 from __future__ import annotations
@@ -195,6 +196,42 @@ def summarise(folder: Path) -> None:
     write(folder / "training.csv", training)
     write(folder / "best_of_k.csv", decoded)
     draw(folder / "figure.png", training, decoded)
+    tables = [training_table(training), decoding_table(decoded)]
+    (folder / "tables.md").write_text("\n".join(tables))
+    print("\n".join(tables))
+
+
+def training_table(training: list[dict[str, Any]]) -> str:
+    """The greedy cost over the last third of the epochs, and the processor time of a run, as Markdown."""
+    lines = [
+        "| problem | trained by | greedy cost | seeds | minutes |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    last = max(row["solutions"] for row in training)
+    for problem in sorted({row["problem"] for row in training}, reverse=True):
+        for method in METHODS:
+            rows = [r for r in training if (r["problem"], r["method"]) == (problem, method)]
+            late = [r for r in rows if r["solutions"] > last * 2 / 3]
+            seeds = sorted({r["seed"] for r in rows})
+            costs = [mean(r["cost"] for r in late if r["seed"] == seed) for seed in seeds]
+            if costs:
+                took = mean(r["seconds"] for r in rows if r["solutions"] == last) / 60
+                each = ", ".join(f"{cost:.3f}" for cost in costs)
+                lines.append(f"| {problem} | {method} | {mean(costs):.3f} | {each} | {took:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def decoding_table(decoded: list[dict[str, Any]]) -> str:
+    """The cost of the best of k, averaged over all trained policies, as Markdown."""
+    shown = [k for k in (1, 4, 16, 64) if any(row["k"] == k for row in decoded)]
+    head = " | ".join(f"best of {k}" for k in shown)
+    lines = [f"| problem | decoding | {head} |", "| --- " * (2 + len(shown)) + "|"]
+    for problem in sorted({row["problem"] for row in decoded}, reverse=True):
+        for way in DECODING:
+            rows = [r for r in decoded if (r["problem"], r["decoding"]) == (problem, way)]
+            costs = [mean(r["cost"] for r in rows if r["k"] == k) for k in shown]
+            lines.append(f"| {problem} | {way} | " + " | ".join(f"{c:.3f}" for c in costs) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def draw(path: Path, training: list[dict[str, Any]], decoded: list[dict[str, Any]]) -> None:
@@ -249,7 +286,7 @@ def main() -> None:
     if not given.summary:
         run_all(given)
     summarise(given.output)
-    print(f"{given.output}: training.csv, best_of_k.csv, figure.png")
+    print(f"{given.output}: training.csv, best_of_k.csv, tables.md, figure.png")
 
 
 if __name__ == "__main__":

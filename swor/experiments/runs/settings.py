@@ -126,7 +126,8 @@ def stored_settings(run: Path) -> dict[str, Any]:
         return dict(stored)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} does not hold the settings of a run ({error}). Give the folder of a run."
+            f"{path} does not hold the settings of such a run ({error}); expected those that a run "
+            "writes. Give the folder of a run."
         ) from error
 
 

@@ -47,6 +47,21 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "soak": "Does memory stay flat?",
 }
 
+NOTES = {
+    "ratios_linear": "The limit is a single pass over memory that writes the result.",
+    "ratios_growth": "The limits are a pass over memory that writes the result, and its logarithms. The "
+    "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",
+    "estimators": "`plain` is written by hand, with torch.multinomial. `reinforce` is the same estimator by "
+    "this library, `unordered` the unordered set estimator, `unchecked` the same after "
+    "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. Two limits stand beside "
+    "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
+    "`exponentials` is one exponential per outcome. At 100 outcomes, the plain loss takes as long as some "
+    "fifty operations on small tensors, and what counts is the number of operations.",
+    "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
+    "need the first k different values, the mass outside and the threshold, about fifty small operations.",
+}
+"""What a reader needs to know beside a table."""
+
 
 def section(name: str) -> str:
     """A table with its title and its machine."""
@@ -56,7 +71,8 @@ def section(name: str) -> str:
     lines = [head, ["---:"] * len(head), *([cell(text) for text in row] for row in rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     heading = ORDER.get(name, about["title"])
-    return f"## {heading}\n\n{about['title']}\n\n{table}\n\n*{about['machine']}*\n"
+    note = f"{NOTES[name]}\n\n" if name in NOTES else ""
+    return f"## {heading}\n\n{about['title']}\n\n{note}{table}\n\n*{about['machine']}*\n"
 
 
 def cell(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 from typing import Literal
 
@@ -80,12 +81,9 @@ def against_the_textbook(batch: int = 1024) -> None:
         exact = swor.leave_one_out(sets[0].double(), sets[1].double(), method="orderings")
         errors = {n: (f(*sets)[0].double() - exact).abs().max().item() for n, f in methods.items()}
         row: dict[str, object] = {"k": k}
-        for other in [
-            n for n in methods if n != "ours"
-        ]:  # what runs before a method slows it down,
-            pair = {
-                n: lambda f=methods[n], s=sets: f(*s) for n in ("ours", other)
-            }  # so two at a time
+        for other in [n for n in methods if n != "ours"]:
+            # Two at a time, since what runs before a method may slow it down.
+            pair = {n: partial(methods[n], *sets) for n in ("ours", other)}
             took = timings(pair, repeats=100)
             row[f"ours ms beside {other}"] = took["ours"].median * 1e3
             row[f"ours / {other}"] = took["ours"].median / took[other].median

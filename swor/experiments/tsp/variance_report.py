@@ -99,8 +99,9 @@ def variance_figure(
 
 
 def _ratio_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], name: str) -> None:
+    there = {row["estimator"] for row in rows}
     shown = [n for n, e in TOUR_ESTIMATORS.items() if name == "relative_variance" or not e.unbiased]
-    for estimator in shown:
+    for estimator in [n for n in shown if n in there]:
         mine = [r for r in rows if r["estimator"] == estimator and r[name] > 0.0]
         mine.sort(key=lambda row: row["step"])
         look = appearance(estimator)

@@ -75,6 +75,14 @@ def section(name: str) -> str:
     return f"## {heading}\n\n{about['title']}\n\n{note}{table}\n\n*{about['machine']}*\n"
 
 
+def sections(page: Path) -> dict[str, str]:
+    """The sections of a page by their headings; a benchmark that was not run keeps the one it has."""
+    if not page.exists():
+        return {}
+    _, *parts = page.read_text(encoding="utf-8").split("\n## ")
+    return {part.split("\n", 1)[0]: f"## {part.rstrip()}\n" for part in parts}
+
+
 def cell(text: str) -> str:
     """Numbers with three digits, or all that are before the point."""
     try:
@@ -93,8 +101,11 @@ def main() -> None:
     found = {path.stem for path in OUTPUT.glob("*.json") if path.with_suffix(".csv").exists()}
     if not found:
         sys.exit(f"there are no tables in {OUTPUT}; expected those of `make bench`. Run it first.")
-    names = [name for name in ORDER if name in found] + sorted(found - ORDER.keys())
-    given.output.write_text("\n".join([INTRODUCTION, *map(section, names)]), encoding="utf-8")
+    before = sections(given.output)
+    names = [name for name in ORDER if name in found or ORDER[name] in before]
+    names += sorted(found - ORDER.keys())
+    parts = [section(name) if name in found else before[ORDER[name]] for name in names]
+    given.output.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
     print(f"{given.output}: {', '.join(names)}")
 
 

@@ -14,7 +14,7 @@ from swor.samplers.tree_race import log_mass_outside, top_k_outcomes
 
 SPARSE = 15  # a stream is used if there are at least this many outcomes per sample
 FEW = 16  # largest number of samples that compiled code draws one by one
-LARGEST_TABLE = 2**24  # number of probabilities beyond which a race in blocks saves a copy of them
+LARGEST_TABLE = 2**22  # number of probabilities beyond which a race in blocks saves a copy of them
 
 
 @torch.no_grad()

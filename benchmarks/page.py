@@ -55,10 +55,10 @@ NOTES = {
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
     "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. Two limits stand beside "
     "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
-    "`exponentials` is one exponential per outcome. At 100 outcomes, the plain loss takes as long as some "
-    "fifty operations on small tensors, and what counts is the number of operations.",
+    "`exponentials` is one exponential per outcome. At 100 outcomes every tensor is small, and the number of "
+    "operations counts.",
     "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
-    "need the first k different values, the mass outside and the threshold, about fifty small operations.",
+    "need the first k different values, the mass outside and the threshold: many small operations.",
 }
 """What a reader needs to know beside a table."""
 

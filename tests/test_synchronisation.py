@@ -53,12 +53,15 @@ def test_a_loss_over_a_product_reads_no_value(shape):
 
 def test_other_samples_and_estimates_read_no_value():
     log_probs, cost = without_values(5, 100).log_softmax(-1), torch.zeros(5, 4, device="meta")
-    swor.reinforce(swor.with_replacement(log_probs, 4)).loss(cost)
-    swor.deterministic_sum_and_sample(swor.top_k_and_sample(log_probs, 4)).loss(cost)
     sample = swor.gumbel_top_k(log_probs, 4)
-    swor.murthy_variance(sample, cost)
-    swor.best_of(sample, 2).loss(cost)
-    swor.unordered_set(sample).loss(cost, log_p=sample.log_p.detach())
+    estimates = [
+        swor.reinforce(swor.with_replacement(log_probs, 4)).loss(cost),
+        swor.deterministic_sum_and_sample(swor.top_k_and_sample(log_probs, 4)).loss(cost),
+        swor.murthy_variance(sample, cost),
+        swor.best_of(sample, 2).loss(cost),
+        swor.unordered_set(sample).loss(cost, log_p=sample.log_p.detach()),
+    ]
+    assert [(x.shape, x.device.type) for x in estimates] == [((5,), "meta")] * 5
 
 
 def reads(function) -> int:

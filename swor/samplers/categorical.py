@@ -32,11 +32,11 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     The result is an ordered sample without replacement. Use it for a single categorical variable, such as a
     policy over actions.
 
-    There is no Gumbel variable for every outcome. On the CPU, the sample consists of the first k distinct
-    outcomes of a few independent draws. On an accelerator, in compiled code and for very many outcomes,
-    blocks of outcomes compete by their mass, and then the outcomes of the best $k$ blocks compete with each
-    other, so that about $2\sqrt{nk}$ Gumbel variables are drawn. The distribution of the sample is always the
-    same.
+    A Gumbel variable for every outcome is one way to draw such a sample; faster ones have the same
+    distribution. On the CPU, the sample consists of the first k distinct outcomes of a few independent draws
+    if there are many outcomes. Compiled code draws a few outcomes one by one. Otherwise blocks of outcomes
+    compete by their mass, and then the outcomes of the best $k$ blocks compete with each other, so that about
+    $2\sqrt{nk}$ Gumbel variables are drawn.
 
     Only the k selected entries carry gradient. Backpropagation to the logits allocates two tensors of their
     size: the gradients of the output and of the input of ``log_softmax``.

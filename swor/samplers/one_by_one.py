@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from swor.samplers.model import DistinctValues
+from swor.samplers.race import uniform_like
 from swor.samplers.stream import threshold
 from swor.samplers.tree_race import block_masses, block_members
 
@@ -54,11 +55,7 @@ def draw(log_mass: Tensor, generator: torch.Generator | None) -> Tensor:
     most = most.masked_fill(most == -torch.inf, 0.0)  # where nothing is left
     cumulative = torch.exp(log_mass - most).cumsum(-1)
     total = cumulative[..., -1:]
-    if generator is None:
-        u = torch.rand_like(total)  # unlike torch.rand with a generator, it takes symbolic shapes
-    else:
-        u = torch.rand(total.shape, generator=generator, dtype=total.dtype, device=total.device)
-    index = (cumulative <= u * total).sum(-1, keepdim=True)
+    index = (cumulative <= uniform_like(total, generator) * total).sum(-1, keepdim=True)
     return index.clamp(max=log_mass.shape[-1] - 1)
 
 

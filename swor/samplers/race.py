@@ -20,13 +20,16 @@ from swor.math.logspace import expm1
 TINY = {torch.float32: 2.0**-25, torch.float64: 2.0**-54}  # the middle of the cell around 0
 
 
+def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw uniform noise from [0, 1), of the shape of ``x``."""
+    if generator is None:
+        return torch.rand_like(x)  # unlike torch.rand with a generator, it takes symbolic shapes
+    return torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+
+
 def exponential_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
     r"""Draw standard exponential noise $E \sim \text{Exp}(1)$ of the shape of ``x``; always positive."""
-    if generator is None:
-        u = torch.rand_like(x)  # unlike torch.rand with a generator, it takes symbolic shapes
-    else:
-        u = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-    return u.clamp(min=TINY[x.dtype]).neg_().log1p_().neg_()
+    return uniform_like(x, generator).clamp(min=TINY[x.dtype]).neg_().log1p_().neg_()
 
 
 def gumbel_like(x: Tensor, generator: torch.Generator | None) -> Tensor:

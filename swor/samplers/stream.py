@@ -31,7 +31,8 @@ def distinct_values(
         k: the number of values.
         code: from a stream to integers (batch, draws), which are equal where the values are.
         longer: ways to draw the values that follow in the streams that are too short, from the indices of
-            these streams to (rows, draws, *event), to be tried in turn. The last must be enough.
+            these streams to (rows, draws, *event), to be tried in turn. If the last is not enough, k is
+            larger than the number of possible outcomes.
     """
     value, count = first_distinct(stream, code(stream), k)
     rows = short = _smaller(count, k)
@@ -42,6 +43,12 @@ def distinct_values(
         value[rows], count = first_distinct(stream, code(stream), k)
         short = _smaller(count, k)
         rows = None if short is None else rows[short]
+    if rows is not None:
+        raise ValueError(
+            f"k is {k}, but an element of the batch has fewer than {k} outcomes of positive "
+            "probability; expected k to be at most their number. Lower k, mask fewer outcomes, or "
+            "sample with replacement."
+        )
     return value
 
 

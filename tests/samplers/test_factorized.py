@@ -63,3 +63,12 @@ def test_a_search_over_many_categories_that_all_beams_share():
     assert torch.allclose(found.log_p, log_p, rtol=0, atol=1e-12)
     total = found.log_p.exp().sum(-1) + found.log_rest.exp()
     assert torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [3, 5, 40])
+def test_a_masked_product_with_fewer_than_k_outcomes_is_refused(k):
+    """Two of 4096 outcomes are possible, so no stream and no search can find more."""
+    log_probs = torch.zeros(4, 12, 2)
+    log_probs[:, 1:, 1] = -torch.inf
+    with pytest.raises(ValueError, match="outcomes of positive probability"):
+        swor.stochastic_beam_search(swor.Factorized(log_probs.log_softmax(-1)), k)

@@ -40,8 +40,8 @@ def read_run(run: Path) -> pd.DataFrame:
     settings = stored_settings(run)
     m = settings.get("best_of") or settings.get("validate_best_of")
     records = list(read_records(run, "valid"))
-    measured = [x for x in EXPERIMENTS if records and x.best in records[0]]
-    if m is None or not measured:
+    metrics = next((x for x in EXPERIMENTS if records and x.best in records[0]), None)
+    if m is None or metrics is None:
         raise UserError(
             f"{run} was not validated with the best of m; expected a run of swor tsp or swor lm with "
             "--best-of or --validate-best-of. Train it anew with one of them."
@@ -49,7 +49,7 @@ def read_run(run: Path) -> pd.DataFrame:
     objective = "mean" if settings.get("best_of") is None else RULES[settings["estimator"]]
     rows = [
         {"objective": objective, "seed": settings["seed"], "steps": record["step"], "m": m}
-        | {name: record[name] for name in measured[0][:2]}
+        | {name: record[name] for name in metrics[:2]}
         for record in records
     ]
     return pd.DataFrame(rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 from swor.experiments.lm.figures import curves_figure, read_points
 from swor.experiments.lm.settings import LMFigures, LMSettings
 from swor.experiments.lm.steps import read_reached, steps_table
+from swor.experiments.lm.summary import summary_table
 from swor.experiments.runs.folder import open_folder
 from swor.experiments.runs.training import run
 
@@ -30,7 +31,7 @@ def lm(settings: LMSettings) -> Path:
 
 
 def lm_figures(settings: LMFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, curves.png, steps.csv and steps.md.
+    """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md.
 
     Args:
         settings: what to plot.
@@ -41,6 +42,7 @@ def lm_figures(settings: LMFigures) -> Path:
     folder = open_folder(settings, "lm-figures", out=settings.out)
     folder.write_csv("steps.csv", [each._asdict() for each in reached])
     folder.write_text("steps.md", steps_table(reached, settings.target, settings.measure))
+    folder.write_text("summary.md", summary_table(settings.runs))
     folder.write_csv("curves.csv", [point._asdict() for point in points])
     folder.write_figure("curves.png", curves_figure(points))
     print(f"The figures are in {folder.path}")

@@ -36,6 +36,9 @@ def test_runs_resume_to_the_same_numbers_and_are_drawn(tmp_path: Path) -> None:
     assert "not in 6 steps" in (figures / "steps.md").read_text()
     assert (figures / "steps.csv").read_text().startswith("estimator,seed,steps,last\n")
     assert (figures / "curves.csv").read_text().count("reinforce,0,train,duplicates") == 6
+    last = [x for x in logged(tmp_path / "reinforce") if x["split"] == "valid"][-1]
+    row = next(x for x in (figures / "summary.md").read_text().splitlines() if "answer, end" in x)
+    assert f"{last['right']:.3f} ({last['right']:.2f})" in row
 
 
 def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterato
     """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
 
     Args:
-        settings: of the command; those of the folder to continue must be the same.
+        settings: of the command; those of the folder to continue must be the same, except for those that
+            may change.
         command: its name on the command line.
         name: of a new folder in ``runs``, if the settings name none.
     """
@@ -66,6 +67,8 @@ def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterato
         require_same(as_json(before), settings, folder.path / "settings.json")
     try:
         with locked(folder.path):
+            if settings.resume is not None:
+                folder.write_settings(settings)
             yield folder
     except KeyboardInterrupt:
         print(f"Stopped. Continue with: swor {command} --resume {folder.path}")

@@ -20,6 +20,7 @@ from swor.experiments.tsp.figures import (
     gap_figure,
     growth_figure,
     ranking,
+    ranking_table,
     read_gaps,
     tours_figure,
 )
@@ -129,7 +130,7 @@ def tsp_solve(settings: TSPSolve) -> Path:
 
 
 def tsp_figures(settings: TSPFigures) -> Path:
-    """Write gaps.csv, ranking.csv and the figures, and return their folder.
+    """Write gaps.csv, ranking.csv, ranking.md and the figures, and return their folder.
 
     Args:
         settings: what to draw.
@@ -142,9 +143,11 @@ def tsp_figures(settings: TSPFigures) -> Path:
         )
     folder = open_folder(settings, "tsp-figures", out=settings.out)
     folder.write_csv("gaps.csv", gaps.to_dict("records"))
-    folder.write_csv("ranking.csv", ranking(gaps).to_dict("records"))
+    ranked = ranking(gaps)
+    folder.write_csv("ranking.csv", ranked.to_dict("records"))
+    folder.write_text("ranking.md", ranking_table(ranked))
     for axis in ("steps", "instances"):
         folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
-    print(ranking(gaps).to_string(index=False))
+    print(ranked.to_string(index=False))
     print(f"The figures are in {folder.path}")
     return folder.path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,6 +17,7 @@ from swor.experiments.runs.settings import read_settings
 from swor.experiments.tsp.settings import Name, TSPSettings
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 METHODS = {
@@ -38,6 +40,7 @@ def read_gaps(run: Path) -> pd.DataFrame:
             "estimator": settings.estimator,
             "seed": settings.seed,
             "steps": record["step"],
+            "trained": record["step"] > 0 or settings.start_from is not None,
             "instances": record["step"] * settings.instances,
             "length": record["length"],
             "gap": record["gap"],
@@ -51,43 +54,63 @@ def read_gaps(run: Path) -> pd.DataFrame:
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
     """Rank the estimators by their gap, the best first, with the gaps of their seeds.
 
-    At equal steps: the median over the second half of the steps that all runs have taken, since
-    single validations vary more than estimators differ.
+    At equal steps: the mean over the last quarter of the steps that all runs have taken, since single
+    validations vary more than estimators differ. The spread is the standard deviation over the seeds.
     """
     runs = gaps.groupby(["estimator", "seed"])
     common = runs["steps"].max().min()
-    late = gaps[(gaps["steps"] > common / 2) & (gaps["steps"] <= common)]
-    table = late.groupby(["estimator", "seed"])["gap"].median().unstack().add_prefix("seed ")
-    table.insert(0, "gap", table.mean(axis=1))
+    late = gaps[(gaps["steps"] > 0.75 * common) & (gaps["steps"] <= common)]
+    seeds = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
+    table = seeds.copy()
+    table.insert(0, "spread", seeds.std(axis=1))
+    table.insert(0, "gap", seeds.mean(axis=1))
     table.insert(0, "steps", common)
     return table.sort_values("gap").round(4).reset_index()
 
 
+def ranking_table(ranked: pd.DataFrame) -> str:
+    """Return a ranking in Markdown; a spread needs two seeds."""
+    seeds = [name for name in ranked.columns if name.startswith("seed ")]
+    lines = [["estimator", "mean gap (%)", *seeds], ["---"] * (2 + len(seeds))]
+    for row in ranked.to_dict("records"):
+        spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
+        cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
+        lines.append([appearance(row["estimator"]).label, f"{row['gap']:.2f}{spread}", *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
-    """Plot light raw and dark smoothed curves against ``axis``, which is steps or instances."""
+    """Plot the mean over seeds against ``axis``, which is steps or instances, in a band of all seeds."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    ax = figure.subplots()
+    ax, trained = figure.subplots(), gaps[gaps["trained"]]
     for name in get_args(Name):
-        runs = gaps[(gaps["estimator"] == name) & (gaps["steps"] > 0)]
+        runs = trained[trained["estimator"] == name]
         if runs.empty:
             continue
         look = appearance(name)
-        raw = runs.pivot(index=axis, columns="seed", values="gap")
-        ax.plot(raw.index, raw, look.line, color=look.colour, alpha=0.25, linewidth=1)
-        dark = smoothed(raw, smooth).mean(axis=1)
-        ax.plot(dark.index, dark, look.line, color=look.colour, linewidth=2, label=look.label)
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter(NullFormatter())
+        seeds = smoothed(runs.pivot(index=axis, columns="seed", values="gap"), smooth)
+        low, high = seeds.min(axis=1), seeds.max(axis=1)
+        ax.fill_between(seeds.index, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        ax.plot(seeds.mean(axis=1), look.line, color=look.colour, linewidth=1.8, label=look.label)
+    _gap_axis(ax, trained["gap"])
     ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+def _gap_axis(ax: Axes, gaps: pd.Series[float]) -> None:
+    """A logarithmic axis with ticks at 1, 2 and 5, unless it would have few of them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if gaps.max() > 5.0 * gaps.min() > 0.0:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def smoothed(curves: pd.DataFrame, window: int) -> pd.DataFrame:

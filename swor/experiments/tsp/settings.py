@@ -194,8 +194,10 @@ class TSPVariance(MeasurementSettings):
 
     Attributes:
         run: folder of a run of swor tsp with --keep-steps.
-        steps: which of the kept models to measure; by default all.
+        steps: which of the kept models to measure; by default all. A resumed measurement may be given
+            more.
         estimators: which to measure; reinforce, which the others are compared with, must be among them.
+            A resumed measurement may be given more.
         k: number of tours of an instance.
         batch_size: number of instances of the minibatch.
         repetitions: gradients per estimator and model.
@@ -203,8 +205,8 @@ class TSPVariance(MeasurementSettings):
     """
 
     run: tyro.conf.Positional[Path]
-    steps: tuple[int, ...] = ()
-    estimators: tuple[Name, ...] = get_args(Name)
+    steps: tuple[int, ...] = field(default=(), metadata=MAY_CHANGE)
+    estimators: tuple[Name, ...] = field(default=get_args(Name), metadata=MAY_CHANGE)
     k: int = 4
     batch_size: int = 128
     repetitions: int = 300
@@ -253,7 +255,7 @@ class TSPFigures:
 
     Attributes:
         runs: folders of runs of swor tsp, all with the same number of nodes.
-        smooth: number of validations that a point of a dark curve averages; 1 for none.
+        smooth: number of validations that a point of a curve averages; 1 for none.
         out: folder to write to; by default a new one in runs/.
     """
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 USUAL = appearance("reinforce").label
+MISSING = "–"  # an estimator that was not measured on a model
 PANELS = {
     "relative_variance": f"variance / variance of {USUAL}",
     "relative_squared_bias": f"squared bias / variance of {USUAL}",
@@ -45,7 +46,7 @@ def _ratio_table(
 ) -> str:
     cells = {(r["estimator"], r["step"]): f"{r[name]:.3g} ± {r[f'{name}_error']:.1g}" for r in rows}
     lines = [
-        [appearance(estimator).label, *(cells[estimator, step] for step in steps)]
+        [appearance(estimator).label, *(cells.get((estimator, step), MISSING) for step in steps)]
         for estimator in estimators
     ]
     return _markdown(["estimator", *(f"step {step}" for step in steps)], lines)

@@ -16,6 +16,7 @@ from swor.cli import main
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.measurements import read_table
 from swor.experiments.runs.models import kept_models, load_model
+from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.task import seeded
 from swor.experiments.tsp.blocks import squared_norm
 from swor.experiments.tsp.command import tsp, tsp_variance
@@ -263,3 +264,22 @@ def test_an_interrupted_measurement_continues_to_the_same_numbers(
     (part / "variance.csv").write_text("step,k\n1,\n")
     with pytest.raises(UserError, match="expected the table that tsp-variance wrote"):
         tsp_variance(replace(few, out=None, resume=part))
+
+
+def test_a_resumed_measurement_may_have_more_models_and_estimators(
+    few: TSPVariance, tmp_path: Path
+) -> None:
+    few = replace(few, estimators=("reinforce", "unordered_set", "risk"))
+    whole = tsp_variance(few)
+    part = tmp_path / "part"
+    tsp_variance(replace(few, steps=(20,), estimators=("reinforce", "risk"), out=part))
+    more = ["--steps", "0", "--estimators", *few.estimators]
+    assert main(["tsp-variance", "--resume", str(part), *more]) == 0
+    assert "| – |" in (part / "variance.md").read_text()  # one estimator lacks one model
+    assert main(["tsp-variance", "--resume", str(part), "--steps", "0", "20"]) == 0
+    assert (part / "variance.md").read_text() == (whole / "variance.md").read_text()
+    for name in ("variance.csv", "policies.csv"):
+        found, expected = ((f / name).read_text().splitlines() for f in (part, whole))
+        assert sorted(found) == sorted(expected)
+    kept = read_settings(TSPVariance, part)
+    assert (kept.steps, kept.estimators) == ((0, 20), few.estimators)

@@ -88,7 +88,7 @@ def final_gap(rows: html.Rows, name: str) -> tuple[float, float]:
 
 
 def gap_table(rows: html.Rows, ranking: html.Rows) -> str:
-    """Return the gaps in the second half of training and at its end, the best first."""
+    """Return the gaps in the last quarter of training and at its end, the best first."""
     lines = []
     for row in ranking:
         name = row["estimator"]
@@ -97,7 +97,7 @@ def gap_table(rows: html.Rows, ranking: html.Rows) -> str:
         lines.append([LABELS[name], biased, float(row["gap"]), f"{gap:.2f} ± {error:.2f}"])
     return html.table(
         "Optimality gap in percent, the best first",
-        ["estimator", "biased", "median of the second half", "at the end"],
+        ["estimator", "biased", "mean of the last quarter", "at the end"],
         lines,
     )
 

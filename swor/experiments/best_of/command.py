@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from swor.experiments.best_of.figures import figure, read_run, table
+from swor.experiments.best_of.figures import figure, in_words, read_run, table
 from swor.experiments.best_of.settings import BestOfFigures
 from swor.experiments.runs.folder import open_folder
 
 
 def best_of_figures(settings: BestOfFigures) -> Path:
-    """Write curves.csv, table.csv and curves.png, and return their folder.
+    """Write curves.csv, table.csv, table.md and curves.png, and return their folder.
 
     Args:
         settings: what to compare.
@@ -22,6 +22,7 @@ def best_of_figures(settings: BestOfFigures) -> Path:
     folder = open_folder(settings, "best-of-figures", out=settings.out)
     folder.write_csv("curves.csv", curves.to_dict("records"))
     folder.write_csv("table.csv", summary.to_dict("records"))
+    folder.write_text("table.md", in_words(summary, curves))
     folder.write_figure("curves.png", figure(curves))
     print(summary.to_string(index=False))
     print(f"The figures are in {folder.path}")

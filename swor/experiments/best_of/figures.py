@@ -11,6 +11,7 @@ from swor.experiments.runs.best_of import RULES
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import stored_settings
+from swor.experiments.runs.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,6 +81,29 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
+def in_words(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
+    """Return the table of :func:`table` in Markdown, with all seeds of the best of m."""
+    metrics, m = measured(curves), int(curves["m"].iloc[0])
+    seeds = [name for name in summary.columns if name.startswith(f"{metrics.best}, seed ")]
+    numbers = ", ".join(name.rpartition(" ")[-1] for name in seeds)
+    lines = []
+    for row in summary.to_dict("records"):
+        by_seed = ", ".join(f"{row[seed]:.2f}" for seed in seeds)
+        means = (f"{row[name]:.2f}" for name in metrics[:2])
+        lines.append([labels(m)[row["objective"]], *means, by_seed])
+    header = ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"]
+    return markdown(header, lines)
+
+
+def labels(m: int) -> dict[str, str]:
+    """Say what each objective is, and which samples estimate it."""
+    return {
+        "mean": "the mean, distinct samples",
+        "independent": f"the best of {m}, independent samples",
+        "distinct": f"the best of {m}, distinct samples",
+    }
+
+
 def figure(curves: pd.DataFrame) -> Figure:
     """Plot both metrics against the steps: a thin line for each run, a thick one for their mean."""
     from matplotlib.figure import Figure
@@ -91,24 +115,20 @@ def figure(curves: pd.DataFrame) -> Figure:
     _panel(right, curves, metrics, metrics.best, m)
     left.set_title("One sample: the mean")
     right.set_title(f"The best of {m} samples")
-    handles, labels = left.get_legend_handles_labels()
-    drawn.legend(handles, labels, title="trained for", loc="outside lower center", ncols=3)
+    drawn.legend(
+        *left.get_legend_handles_labels(), title="trained for", loc="outside lower center", ncols=3
+    )
     return drawn
 
 
 def _panel(ax: Axes, curves: pd.DataFrame, metrics: Metrics, name: str, m: int) -> None:
-    labels = {
-        "mean": "the mean, distinct samples",
-        "independent": f"the best of {m}, independent samples",
-        "distinct": f"the best of {m}, distinct samples",
-    }
     for objective, colour in LOOKS.items():
         runs = curves[(curves["objective"] == objective) & (curves["steps"] > 0)]
         if runs.empty:
             continue
         by_seed = runs.pivot(index="steps", columns="seed", values=name)
         ax.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.8)
-        ax.plot(by_seed.mean(axis=1), color=colour, linewidth=2, label=labels[objective])
+        ax.plot(by_seed.mean(axis=1), color=colour, linewidth=2, label=labels(m)[objective])
     if metrics.log_scale:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter("{x:g}")

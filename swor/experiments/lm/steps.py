@@ -13,6 +13,7 @@ from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.tables import markdown
 
 LEVEL = 0.95
 
@@ -51,23 +52,28 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
         name: {r.seed: _steps(r, most) for r in reached if r.estimator == name}
         for name in sorted({r.estimator for r in reached}, reverse=True)
     }
-    lines = [
-        f"| steps until {target:.0%} are solved, {measure} | runs | of them, not in {most} steps | median "
-        f"| mean ({LEVEL:.0%} interval) | by seed |",
-        "| --- | --- | --- | --- | --- | --- |",
+    header = [
+        f"steps until {target:.0%} are solved, {measure}",
+        "runs",
+        f"of them, not in {most} steps",
+        "median",
+        f"mean ({LEVEL:.0%} interval)",
+        "by seed",
     ]
+    lines: list[list[object]] = []
     for name, steps in counted.items():
         late = sum(r.steps is None or r.steps > most for r in reached if r.estimator == name)
         values = [steps[seed] for seed in sorted(steps)]
         row = [appearance(name).label, len(values), late, f"{median(values):g}", _mean(values)]
-        lines.append(f"| {' | '.join(map(str, row))} | {', '.join(f'{v:g}' for v in values)} |")
+        lines.append([*row, ", ".join(f"{value:g}" for value in values)])
+    text = markdown(header, lines)
     for first, second in combinations(counted, 2):
         seeds = sorted(counted[first].keys() & counted[second].keys())
         if seeds:
             differences = [counted[first][seed] - counted[second][seed] for seed in seeds]
             names = f"{appearance(first).label} minus {appearance(second).label}"
-            lines += ["", f"{names}, by seed: {_mean(differences)} steps."]
-    return "\n".join(lines) + "\n"
+            text += f"\n{names}, by seed: {_mean(differences)} steps.\n"
+    return text
 
 
 def _steps(reached: Reached, most: int) -> float:

@@ -10,6 +10,7 @@ from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.tables import markdown
 
 LAST = 50  # steps of training that are averaged
 VALIDATED = {"solved": "prompts solved, greedy", "right": "probability of the right answer"}
@@ -26,11 +27,11 @@ def summary_table(runs: Sequence[Path]) -> str:
     for run in sorted(runs, key=lambda run: read_settings(LMSettings, run).seed):
         name = appearance(read_settings(LMSettings, run).estimator).label
         by_estimator.setdefault(name, []).append(_summary(run))
-    lines = [["mean (each seed)", *by_estimator], ["---"] * (1 + len(by_estimator))]
+    lines = []
     for row in next(iter(by_estimator.values()))[0]:
         columns = [[found[row] for found in each] for each in by_estimator.values()]
         lines.append([row, *(_cell(numbers) for numbers in columns)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(["mean (each seed)", *by_estimator], lines)
 
 
 def _summary(run: Path) -> dict[str, float]:

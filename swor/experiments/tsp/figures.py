@@ -14,6 +14,7 @@ from torch import Tensor
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.tables import markdown
 from swor.experiments.tsp.settings import Name, TSPSettings
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
 def ranking_table(ranked: pd.DataFrame) -> str:
     """Return a ranking in Markdown; a spread needs two seeds."""
     seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    lines = [["estimator", "mean gap (%)", *seeds], ["---"] * (2 + len(seeds))]
+    lines = []
     for row in ranked.to_dict("records"):
         spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
         cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
         lines.append([appearance(row["estimator"]).label, f"{row['gap']:.2f}{spread}", *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(["estimator", "mean gap (%)", *seeds], lines)
 
 
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:

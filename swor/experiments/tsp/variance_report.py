@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from swor.experiments.runs.appearance import appearance
+from swor.experiments.runs.tables import markdown
 from swor.experiments.tsp.settings import TSPVariance
 from swor.experiments.tsp.task import TOUR_ESTIMATORS
 from swor.experiments.tsp.variance import Measurement, PolicyRow, with_ratios
@@ -29,16 +30,16 @@ def variance_table(
     rows, steps = with_ratios(measured), sorted(p.step for p in policies)
     size = f"{settings.batch_size} instances, {settings.k} tours of each"
     parts = [
-        f"## Variance, over that of {USUAL} ({size})",
+        f"## Variance, over that of {USUAL} ({size})\n",
         _ratio_table(rows, steps, "relative_variance", settings.estimators),
-        f"## Squared bias, over the variance of {USUAL}",
+        f"## Squared bias, over the variance of {USUAL}\n",
         _ratio_table(rows, steps, "relative_squared_bias", settings.estimators),
-        "## Policies",
+        "## Policies\n",
         _policy_table(
             sorted(policies), {m.step: m for m in measured if m.estimator == "reinforce"}
         ),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(parts)
 
 
 def _ratio_table(
@@ -49,7 +50,7 @@ def _ratio_table(
         [appearance(estimator).label, *(cells.get((estimator, step), MISSING) for step in steps)]
         for estimator in estimators
     ]
-    return _markdown(["estimator", *(f"step {step}" for step in steps)], lines)
+    return markdown(["estimator", *(f"step {step}" for step in steps)], lines)
 
 
 def _policy_table(policies: Sequence[PolicyRow], usual: Mapping[int, Measurement]) -> str:
@@ -66,11 +67,7 @@ def _policy_table(policies: Sequence[PolicyRow], usual: Mapping[int, Measurement
         ],
     }
     header = ["independent tours", *(f"step {p.step}" for p in policies)]
-    return _markdown(header, [[name, *cells] for name, cells in lines.items()])
-
-
-def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *lines])
+    return markdown(header, [[name, *cells] for name, cells in lines.items()])
 
 
 def variance_figure(

@@ -12,6 +12,7 @@ from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import may_change, read_settings
+from swor.experiments.runs.tables import markdown
 from swor.experiments.vae.published import Domain, paper_elbo
 from swor.experiments.vae.settings import VAESettings
 
@@ -189,10 +190,9 @@ def _table(domain: Domain, curves: Sequence[Curve]) -> str:
         "paper's lowest",
         "paper's lowest, training",
     ]
-    lines = [header, ["---"] * len(header)]
-    lines += [_row(group, train[group.shared], epochs, domain) for group in valid]
+    lines = [_row(group, train[group.shared], epochs, domain) for group in valid]
     title = f"{domain.data}, {domain.categories}^{domain.dims}"
-    return "\n".join([f"### {title}", "", *(f"| {' | '.join(line)} |" for line in lines), ""])
+    return f"### {title}\n\n{markdown(header, lines)}"
 
 
 def _row(valid: Group, train: Group, epochs: Sequence[int], domain: Domain) -> list[str]:

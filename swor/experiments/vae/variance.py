@@ -23,6 +23,7 @@ from swor.experiments.runs.measurements import (
     read_table,
 )
 from swor.experiments.runs.models import load_model
+from swor.experiments.runs.tables import markdown
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance
@@ -31,6 +32,8 @@ from swor.experiments.vae.task import check_applies, surrogate, uniform
 
 PARTS = ("encoder", "decoder", "both")
 TABLE = "variance.csv"
+EQUAL = ("encoder, equal k", "encoder, equal evaluations")
+COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
 
 
 class Row(NamedTuple):
@@ -214,11 +217,7 @@ def variance_table(
         settings: how they were measured.
     """
     by_key = {(m.estimator, m.k, m.part): m for m in measured}
-    lines = [
-        "| estimator | k (evaluations) | encoder | decoder | both | paper, both | encoder, equal k "
-        "| encoder, equal evaluations |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = []
     for row in rows:
         parts = [by_key[row.estimator, row.paper_k, part] for part in PARTS]
         published = paper_log_variance(row.estimator, domain)
@@ -230,12 +229,12 @@ def variance_table(
             "" if published is None else f"{published:.2f}",
             *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(cells)
     learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
-    lines += ["", _manner(settings)]
+    notes = [_manner(settings)]
     if learned:
-        lines += [f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}."]
-    return "\n".join(lines) + "\n"
+        notes += [f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}."]
+    return "\n".join([markdown(COLUMNS, lines), *notes]) + "\n"
 
 
 def _manner(settings: VAEVariance) -> str:

@@ -115,9 +115,10 @@ def _gap_axis(ax: Axes, gaps: pd.Series[float]) -> None:
 
 
 def smoothed(curves: pd.DataFrame, window: int) -> pd.DataFrame:
-    """Return geometric means over a window around every point, since the axis is logarithmic."""
-    logs = np.log(curves).rolling(window, center=True, min_periods=1).mean()
-    return np.exp(logs).where(curves.notna())
+    """Return geometric means over a window around every point but the start, which all runs share."""
+    later = curves[curves.index > 0]
+    logs = np.log(later).rolling(window, center=True, min_periods=1).mean()
+    return pd.concat([curves[curves.index == 0], np.exp(logs).where(later.notna())])
 
 
 def growth_figure(rows: Sequence[Mapping[str, Any]], optimal: float | None) -> Figure:

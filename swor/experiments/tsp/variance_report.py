@@ -75,7 +75,7 @@ def variance_figure(
 ) -> Figure:
     """Plot variances and squared biases over the variance of REINFORCE w.r., and the policies.
 
-    Error bars are two standard errors. What is not positive has no place on a logarithmic axis.
+    Error bars are two standard errors. What is not above 0 by as much has no place on a logarithmic axis.
     """
     from matplotlib.figure import Figure
 
@@ -100,7 +100,8 @@ def _ratio_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], name: str) -> None
     there = {row["estimator"] for row in rows}
     shown = [n for n, e in TOUR_ESTIMATORS.items() if name == "relative_variance" or not e.unbiased]
     for estimator in [n for n in shown if n in there]:
-        mine = [r for r in rows if r["estimator"] == estimator and r[name] > 0.0]
+        mine = [r for r in rows if r["estimator"] == estimator]
+        mine = [r for r in mine if r[name] > 2.0 * r[f"{name}_error"]]
         mine.sort(key=lambda row: row["step"])
         look = appearance(estimator)
         ax.errorbar(

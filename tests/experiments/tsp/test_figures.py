@@ -67,6 +67,8 @@ def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:
 
 def test_curves_from_a_trained_start_show_it_on_a_linear_axis() -> None:
     close = gaps_of({("risk", 0): [2.0, 1.9, 1.8]}, start_trained=True)
-    (ax,) = gap_figure(close, "instances", 1).axes
+    (ax,) = gap_figure(close, "instances", 3).axes
     assert list(ax.lines[0].get_xdata()) == [0, 12800, 25600]
+    later = (1.9 * 1.8) ** 0.5  # the start is not averaged with what comes after it
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([2.0, later, later])
     assert ax.get_yscale() == "linear"

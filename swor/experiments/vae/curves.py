@@ -63,19 +63,27 @@ class Group(NamedTuple):
         return [min(curve.smooth) for curve in self.curves]
 
     @property
-    def name(self) -> str:
-        """The name of the group in legends and tables."""
+    def details(self) -> list[str]:
+        """What is unusual about the settings."""
         settings = self.settings
         usual = VAESettings(estimator=settings.estimator)
-        parts = [f"{appearance(settings.estimator).label}, k = {settings.samples}"]
-        parts += [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
-        parts += [
+        rate = [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
+        return rate + [
             f"{name.replace('_', ' ')} {getattr(settings, name)}"
             for name in ("batch_size", "clip", "log_every", "output_bias")
             if getattr(settings, name) != getattr(usual, name)
         ]
-        parts += [f"{len(self.curves)} runs"] if len(self.curves) > 1 else []
-        return ", ".join(parts)
+
+    @property
+    def short_name(self) -> str:
+        """The name of the estimator, and its number of samples."""
+        return f"{appearance(self.settings.estimator).label}, k = {self.settings.samples}"
+
+    @property
+    def name(self) -> str:
+        """The name of the group in tables."""
+        runs = [f"{len(self.curves)} runs"] if len(self.curves) > 1 else []
+        return ", ".join([self.short_name, *self.details, *runs])
 
     def at(self, epoch: int) -> str:
         """Format the raw values at the end of an epoch."""
@@ -89,6 +97,11 @@ def grouped(curves: Sequence[Curve]) -> list[Group]:
     for curve in curves:
         groups.setdefault(f"{curve.split} {curve.fixed}", []).append(curve)
     return sorted((Group(tuple(g)) for g in groups.values()), key=lambda g: fmean(g.lowest))
+
+
+def common_details(groups: Sequence[Group]) -> list[str]:
+    """Return what is unusual about the settings of all groups."""
+    return [d for d in groups[0].details if all(d in group.details for group in groups)]
 
 
 def spread(values: Sequence[float]) -> str:

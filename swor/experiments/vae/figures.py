@@ -17,7 +17,7 @@ from swor.experiments.runs.images import load
 from swor.experiments.runs.models import part_of
 from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.task import seeded
-from swor.experiments.vae.curves import Curve, grouped, spread
+from swor.experiments.vae.curves import Curve, Group, common_details, grouped, spread
 from swor.experiments.vae.model import CategoricalVAE
 from swor.experiments.vae.settings import VAESettings
 from swor.experiments.vae.task import make_vae
@@ -33,15 +33,18 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     from matplotlib.figure import Figure
 
     domains = sorted({curve.settings.domain for curve in curves})
-    figure = Figure(figsize=(6.4 * len(domains), 8.4), layout="constrained")
+    entries = max(len(grouped([c for c in curves if c.settings.domain == d])) for d in domains)
+    size = (6.4 * len(domains), 8.4 + 0.17 * entries)  # both splits are counted
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(2, len(domains), squeeze=False)
     for column, domain in enumerate(domains):
         for ax, split in zip(panels[:, column], ("train", "valid"), strict=True):
-            _curves_panel(
-                ax, [c for c in curves if (c.settings.domain, c.split) == (domain, split)]
-            )
+            shown = [c for c in curves if (c.settings.domain, c.split) == (domain, split)]
+            groups = grouped(shown)
+            _curves_panel(ax, groups)
             name = "training" if split == "train" else "validation"
-            ax.set_title(rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$, {name}")
+            title = [rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$", name]
+            ax.set_title(", ".join([*title, *common_details(groups)]))
     for ax in panels[-1]:
         ax.set_xlabel("epoch")
     for ax in panels[:, 0]:
@@ -49,11 +52,13 @@ def curves_figure(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def _curves_panel(ax: Axes, curves: Sequence[Curve]) -> None:
+def _curves_panel(ax: Axes, groups: Sequence[Group]) -> None:
     """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values."""
-    for group in grouped(curves):
+    common = common_details(groups)
+    for group in groups:
         look = appearance(group.settings.estimator)
-        name = f"{spread(group.lowest)}  {group.name}"
+        own = [detail for detail in group.details if detail not in common]
+        name = f"{spread(group.lowest)}  {', '.join([group.short_name, *own])}"
         for number, curve in enumerate(group.curves):
             ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
             ax.plot(
@@ -65,11 +70,12 @@ def _curves_panel(ax: Axes, curves: Sequence[Curve]) -> None:
                 label=None if number else name,
             )
     # The first steps are far above the rest and would hide it.
+    curves = [curve for group in groups for curve in group.curves]
     late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]
     low, high = min(late), max(late)
     ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
     ax.grid(alpha=0.25)
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.13))
 
 
 def variance_figure(

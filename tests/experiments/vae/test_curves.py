@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swor.experiments.vae.curves import Curve, elbo_table, grouped
+from swor.experiments.vae.curves import Curve, common_details, elbo_table, grouped
 from swor.experiments.vae.figures import curves_figure
 from swor.experiments.vae.settings import VAESettings
 
@@ -28,6 +28,9 @@ def test_runs_that_differ_in_their_seed_are_together() -> None:
     assert second.name == "REINFORCE, built-in baseline, k = 8"
     (third,) = grouped([curve("valid", [9.0], output_bias="mean-image")])
     assert third.name == f"{first.name[:-8]}, output bias mean-image"
+    assert common_details([first, second, third]) == []
+    assert common_details([third]) == ["output bias mean-image"]
+    assert third.short_name == first.short_name
     assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves).axes] == [2, 2]
     assert elbo_table(curves).splitlines()[4:] == [
         f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",

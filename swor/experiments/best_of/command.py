@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from swor.experiments.best_of.figures import figure, in_words, read_run, table
+from swor.experiments.best_of.figures import figure, markdown_table, read_run, table
 from swor.experiments.best_of.settings import BestOfFigures
 from swor.experiments.runs.folder import open_folder
 
@@ -22,7 +22,7 @@ def best_of_figures(settings: BestOfFigures) -> Path:
     folder = open_folder(settings, "best-of-figures", out=settings.out)
     folder.write_csv("curves.csv", curves.to_dict("records"))
     folder.write_csv("table.csv", summary.to_dict("records"))
-    folder.write_text("table.md", in_words(summary, curves))
+    folder.write_text("table.md", markdown_table(summary, curves))
     folder.write_figure("curves.png", figure(curves))
     print(summary.to_string(index=False))
     print(f"The figures are in {folder.path}")

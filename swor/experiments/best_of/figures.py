@@ -81,7 +81,7 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
-def in_words(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
+def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
     """Return the table of :func:`table` in Markdown, with all seeds of the best of m."""
     metrics, m = measured(curves), int(curves["m"].iloc[0])
     seeds = [name for name in summary.columns if name.startswith(f"{metrics.best}, seed ")]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import median
 from typing import NamedTuple
 
 from swor.experiments.lm.settings import LMSettings
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import read_settings
-from swor.experiments.runs.tables import markdown
-
-LEVEL = 0.95
+from swor.experiments.runs.tables import LEVEL, markdown, mean_and_interval
 
 
 class Reached(NamedTuple):
@@ -64,7 +61,13 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
     for name, steps in counted.items():
         late = sum(r.steps is None or r.steps > most for r in reached if r.estimator == name)
         values = [steps[seed] for seed in sorted(steps)]
-        row = [appearance(name).label, len(values), late, f"{median(values):g}", _mean(values)]
+        row = [
+            appearance(name).label,
+            len(values),
+            late,
+            f"{median(values):g}",
+            mean_and_interval(values, 1),
+        ]
         lines.append([*row, ", ".join(f"{value:g}" for value in values)])
     text = markdown(header, lines)
     for first, second in combinations(counted, 2):
@@ -72,30 +75,9 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
         if seeds:
             differences = [counted[first][seed] - counted[second][seed] for seed in seeds]
             names = f"{appearance(first).label} minus {appearance(second).label}"
-            text += f"\n{names}, by seed: {_mean(differences)} steps.\n"
+            text += f"\n{names}, by seed: {mean_and_interval(differences, 1)} steps.\n"
     return text
 
 
 def _steps(reached: Reached, most: int) -> float:
     return float(most if reached.steps is None else min(reached.steps, most))
-
-
-def _mean(values: Sequence[float]) -> str:
-    """Format a mean with its confidence interval, which needs two values."""
-    if len(values) < 2:
-        return f"{fmean(values):.1f}"
-    low, high = interval(values)
-    return f"{fmean(values):.1f} ({low:.1f} to {high:.1f})"
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
-
-    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
-    [-0.484, 4.484]
-    """
-    from scipy.stats import t
-
-    n, centre = len(values), fmean(values)
-    half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
-    return centre - half, centre + half

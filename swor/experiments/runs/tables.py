@@ -1,8 +1,13 @@
-"""Tables in Markdown, as pages of results have them."""
+"""Tables in Markdown, as pages of results have them, and means over seeds in their cells."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+
+LEVEL = 0.95
+"""Of confidence intervals."""
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -13,3 +18,29 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def mean_and_interval(values: Sequence[float], digits: int) -> str:
+    """Format a mean with its confidence interval, which needs two values.
+
+    >>> mean_and_interval([1.0, 2.0, 3.0], 1), mean_and_interval([2.0], 2)
+    ('2.0 (-0.5 to 4.5)', '2.00')
+    """
+    mean = f"{fmean(values):.{digits}f}"
+    if len(values) < 2:
+        return mean
+    low, high = interval(values)
+    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
+
+    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.stats import t
+
+    n, centre = len(values), fmean(values)
+    half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
+    return centre - half, centre + half

@@ -14,7 +14,7 @@ from torch import Tensor
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.metrics import read_records
 from swor.experiments.runs.settings import read_settings
-from swor.experiments.runs.tables import markdown
+from swor.experiments.runs.tables import LEVEL, markdown, mean_and_interval
 from swor.experiments.tsp.settings import Name, TSPSettings
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ METHODS = {
 """Colours of the ways to find tours."""
 
 SHOWN = 4  # instances that are drawn
+COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
 
 
 def read_gaps(run: Path) -> pd.DataFrame:
@@ -70,14 +71,26 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranking_table(ranked: pd.DataFrame) -> str:
-    """Return a ranking in Markdown; a spread needs two seeds."""
+    """Return a ranking in Markdown, with the mean differences of runs with the same seeds."""
     seeds = [name for name in ranked.columns if name.startswith("seed ")]
+    gaps = ranked.set_index("estimator")[seeds]
     lines = []
     for row in ranked.to_dict("records"):
         spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
         cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
-        lines.append([appearance(row["estimator"]).label, f"{row['gap']:.2f}{spread}", *cells])
-    return markdown(["estimator", "mean gap (%)", *seeds], lines)
+        difference = _difference(gaps, row["estimator"])
+        name = appearance(row["estimator"]).label
+        lines.append([name, f"{row['gap']:.2f}{spread}", *cells, difference])
+    compared = f"minus {appearance(COMPARED).label} ({LEVEL:.0%} interval)"
+    return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
+
+
+def _difference(gaps: pd.DataFrame, estimator: str) -> str:
+    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
+    if estimator == COMPARED or COMPARED not in gaps.index:
+        return "–"
+    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
+    return mean_and_interval(found, 2) if found else "–"
 
 
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from swor.experiments.lm.settings import LMSettings
-from swor.experiments.lm.steps import Reached, interval, read_reached, steps_table
+from swor.experiments.lm.steps import Reached, read_reached, steps_table
 from swor.experiments.runs.folder import create
+from swor.experiments.runs.tables import interval
 
 
 def run(path: Path, solved: list[float], **changes: object) -> Path:

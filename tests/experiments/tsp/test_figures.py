@@ -50,9 +50,12 @@ def test_the_ranking_is_by_the_mean_of_the_last_quarter_of_common_steps() -> Non
 
 def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
     lines = ranking_table(ranking(gaps_of(CURVES))).splitlines()
-    assert lines[0] == "| estimator | mean gap (%) | seed 0 | seed 1 |"
-    assert lines[2] == "| Unordered set, built-in baseline | 2.00 | 2.00 | – |"
-    assert lines[3] == "| REINFORCE, built-in baseline | 3.50 ± 0.71 | 3.00 | 4.00 |"
+    compared = "minus Unordered set, built-in baseline (95% interval)"
+    assert lines[0] == f"| estimator | mean gap (%) | seed 0 | seed 1 | {compared} |"
+    assert lines[2] == "| Unordered set, built-in baseline | 2.00 | 2.00 | – | – |"
+    assert lines[3] == "| REINFORCE, built-in baseline | 3.50 ± 0.71 | 3.00 | 4.00 | 1.00 |"
+    more = {("unordered_set", 1): [95.0, 8.0, 7.0, 6.0, 2.5], **CURVES}  # now both seeds of two
+    assert "| 1.25 (-1.93 to 4.43) |" in ranking_table(ranking(gaps_of(more)))
 
 
 def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:

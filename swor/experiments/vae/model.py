@@ -67,8 +67,26 @@ class CategoricalVAE(nn.Module):
         return logits
 
     def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
-        r"""$-\log p(x \mid z) = -\sum_j \log \sigma((2 x_j - 1) \, l_j)$ with pixel logits l, (*batch, k)."""
+        r"""$-\log p(x \mid z) = \sum_j \log(1 + e^{l_j}) - x_j l_j$ with pixel logits l, (*batch, k).
+
+        If z is discrete and has fewer outcomes than there are samples, as in the small domain, then each
+        outcome is decoded once for the whole batch.
+        """
+        if self.c**self.n < z[..., 0, 0].numel() and is_one_hot(z):
+            return self.negative_log_likelihoods(x).gather(-1, self.outcome(z))
         return -F.logsigmoid(self.pixel_logits(z) * (2.0 * x - 1.0).unsqueeze(-2)).sum(-1)
+
+    def negative_log_likelihoods(self, x: Tensor) -> Tensor:
+        r"""$-\log p(x \mid z)$ of every outcome of z, (*batch, c^n)."""
+        places = self.c ** torch.arange(self.n, device=x.device)
+        outcomes = torch.arange(self.c**self.n, device=x.device)
+        z = F.one_hot(outcomes.unsqueeze(-1) // places % self.c, self.c).to(x.dtype)
+        logits = self.pixel_logits(z)
+        return F.softplus(logits).sum(-1) - x @ logits.mT
+
+    def outcome(self, z: Tensor) -> Tensor:
+        r"""$\sum_i c^i \arg\max z_i$: the outcomes, numbered, of samples (*batch, k, n, c), (*batch, k)."""
+        return (z.argmax(-1) * self.c ** torch.arange(self.n, device=z.device)).sum(-1)
 
     def divergence(self, posterior: Posterior) -> Tensor:
         r"""$KL(q(z \mid x) \,\|\, p(z)) = \sum_i \sum_j q_{ij} \log q_{ij} + n \log c$, (*batch,)."""
@@ -79,6 +97,11 @@ class CategoricalVAE(nn.Module):
         r"""$\log q(z \mid x) - \log p(z)$ of samples (*batch, k, n, c), (*batch, k)."""
         log_q: Tensor = posterior.base_dist.logits.unsqueeze(-3)
         return (log_q * z).sum((-1, -2)) + self.n * math.log(self.c)
+
+
+def is_one_hot(z: Tensor) -> bool:
+    """Return whether all samples (..., c) are discrete outcomes, without a gradient of their own."""
+    return not z.requires_grad and bool((z.amax(-1) == 1.0).all())
 
 
 def _network(*widths: int, generator: torch.Generator) -> nn.Sequential:

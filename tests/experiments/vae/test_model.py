@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from small_vae import fixed_posterior, small
@@ -50,3 +51,32 @@ def test_costs_are_those_of_torch() -> None:
     kl = vae.divergence(posterior)
     torch.testing.assert_close(kl, kl_divergence(posterior, prior))
     torch.testing.assert_close(kl, exact(lambda z: vae.sampled_divergence(posterior, z), posterior))
+
+
+@pytest.mark.parametrize(("images", "decoded"), [(1, 4), (2, 8), (3, 9), (50, 9)])
+def test_each_outcome_is_decoded_once(images: int, decoded: int) -> None:
+    vae = small()  # with 3^2 = 9 outcomes
+    x = torch.bernoulli(torch.full((images, 6), 0.5, dtype=torch.float64), generator=seeded("x"))
+    z = support(vae.posterior(x)).value[:, torch.tensor([7, 0, 5, 5])].detach()
+    costs = -F.logsigmoid(vae.pixel_logits(z) * (2.0 * x - 1.0).unsqueeze(-2)).sum(-1)
+    weights = torch.rand(images, 4, generator=seeded("weights"), dtype=torch.float64)
+    parameters = list(vae.decoder.parameters())
+    expected = torch.autograd.grad((costs * weights).sum(), parameters)
+    rows: list[int] = []
+    vae.decoder.register_forward_hook(lambda _, args, __: rows.append(args[0][..., 0].numel()))
+    actual = vae.negative_log_likelihood(x, z)
+    assert rows == [decoded]
+    torch.testing.assert_close(actual, costs)
+    torch.testing.assert_close(torch.autograd.grad((actual * weights).sum(), parameters), expected)
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_relaxed_samples_are_decoded_as_they_are(with_gradient: bool) -> None:
+    vae, x = small(), torch.ones(50, 6, dtype=torch.float64)
+    z = torch.rand(50, 4, 2, 3, generator=seeded("z"), dtype=torch.float64).softmax(-1)
+    z.requires_grad_(with_gradient)
+    expected = -F.logsigmoid(vae.pixel_logits(z)).sum(-1)
+    actual = vae.negative_log_likelihood(x, z)
+    torch.testing.assert_close(actual, expected)
+    if with_gradient:
+        assert all(g.any() for g in torch.autograd.grad(actual.sum(), z))

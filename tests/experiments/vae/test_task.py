@@ -77,15 +77,18 @@ def test_the_output_bias_is_that_of_the_training_images() -> None:
     torch.testing.assert_close(mean.decoder[-1].weight, zero.decoder[-1].weight)
 
 
-def test_the_encoder_runs_once_and_the_decoder_once_on_all_samples() -> None:
-    task = VAETask(DIGITS, load("digits"))
+@pytest.mark.parametrize(
+    ("dims", "decoded"), [(20, (200, 4, 200)), (2, (100, 20))], ids=["samples", "outcomes"]
+)
+def test_the_encoder_and_the_decoder_run_once(dims: int, decoded: tuple[int, ...]) -> None:
+    task = VAETask(replace(DIGITS, dims=dims), load("digits"))
     shapes: dict[str, list[torch.Size]] = {"encoder": [], "decoder": []}
     for name, seen in shapes.items():
         getattr(task.vae, name).register_forward_hook(
             lambda module, given, out, seen=seen: seen.append(given[0].shape)
         )
     task.loss(task.batch(Place(0, 0, 0)), seeded("noise"))
-    assert shapes == {"encoder": [(200, 64)], "decoder": [(200, 4, 20)]}
+    assert shapes == {"encoder": [(200, 64)], "decoder": [decoded]}
 
 
 def test_an_epoch_has_every_image_once_and_processes_share_it() -> None:

@@ -16,16 +16,16 @@ from swor.experiments.runs.models import kept_models, kept_settings
 from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.task import seeded
 from swor.experiments.runs.training import run
-from swor.experiments.tsp.figures import (
-    gap_figure,
-    growth_figure,
+from swor.experiments.tsp.figures import gap_figure, growth_figure, tours_figure
+from swor.experiments.tsp.model import load_attention_model
+from swor.experiments.tsp.problem import random_instances, read_instances
+from swor.experiments.tsp.ranking import (
     ranking,
     ranking_table,
     read_gaps,
-    tours_figure,
+    read_sampled,
+    sampled_table,
 )
-from swor.experiments.tsp.model import load_attention_model
-from swor.experiments.tsp.problem import random_instances, read_instances
 from swor.experiments.tsp.settings import (
     ModelSettings,
     TSPFigures,
@@ -130,7 +130,7 @@ def tsp_solve(settings: TSPSolve) -> Path:
 
 
 def tsp_figures(settings: TSPFigures) -> Path:
-    """Write gaps.csv, ranking.csv, ranking.md and the figures, and return their folder.
+    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder.
 
     Args:
         settings: what to draw.
@@ -146,6 +146,8 @@ def tsp_figures(settings: TSPFigures) -> Path:
     ranked = ranking(gaps)
     folder.write_csv("ranking.csv", ranked.to_dict("records"))
     folder.write_text("ranking.md", ranking_table(ranked))
+    sampled = pd.concat([read_sampled(path) for path in settings.runs], ignore_index=True)
+    folder.write_text("sampled.md", sampled_table(sampled, ranked))
     for axis in ("steps", "instances"):
         folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
     print(ranked.to_string(index=False))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -12,10 +10,7 @@ import pandas as pd
 from torch import Tensor
 
 from swor.experiments.runs.appearance import appearance
-from swor.experiments.runs.metrics import read_records
-from swor.experiments.runs.settings import read_settings
-from swor.experiments.runs.tables import LEVEL, markdown, mean_and_interval
-from swor.experiments.tsp.settings import Name, TSPSettings
+from swor.experiments.tsp.settings import Name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,67 +25,6 @@ METHODS = {
 """Colours of the ways to find tours."""
 
 SHOWN = 4  # instances that are drawn
-COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
-
-
-def read_gaps(run: Path) -> pd.DataFrame:
-    """Read the gaps of a run, one row for each validation."""
-    settings = read_settings(TSPSettings, run)
-    rows = [
-        {
-            "nodes": settings.nodes,
-            "estimator": settings.estimator,
-            "seed": settings.seed,
-            "steps": record["step"],
-            "trained": record["step"] > 0 or settings.start_from is not None,
-            "instances": record["step"] * settings.instances,
-            "length": record["length"],
-            "gap": record["gap"],
-            "gap_standard_error": record["gap_standard_error"],
-        }
-        for record in read_records(run, "valid")
-    ]
-    return pd.DataFrame(rows)
-
-
-def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
-    """Rank the estimators by their gap, the best first, with the gaps of their seeds.
-
-    At equal steps: the mean over the last quarter of the steps that all runs have taken, since single
-    validations vary more than estimators differ. The spread is the standard deviation over the seeds.
-    """
-    runs = gaps.groupby(["estimator", "seed"])
-    common = runs["steps"].max().min()
-    late = gaps[(gaps["steps"] > 0.75 * common) & (gaps["steps"] <= common)]
-    seeds = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
-    table = seeds.copy()
-    table.insert(0, "spread", seeds.std(axis=1))
-    table.insert(0, "gap", seeds.mean(axis=1))
-    table.insert(0, "steps", common)
-    return table.sort_values("gap").round(4).reset_index()
-
-
-def ranking_table(ranked: pd.DataFrame) -> str:
-    """Return a ranking in Markdown, with the mean differences of runs with the same seeds."""
-    seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    gaps = ranked.set_index("estimator")[seeds]
-    lines = []
-    for row in ranked.to_dict("records"):
-        spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
-        cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
-        difference = _difference(gaps, row["estimator"])
-        name = appearance(row["estimator"]).label
-        lines.append([name, f"{row['gap']:.2f}{spread}", *cells, difference])
-    compared = f"minus {appearance(COMPARED).label} ({LEVEL:.0%} interval)"
-    return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
-
-
-def _difference(gaps: pd.DataFrame, estimator: str) -> str:
-    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
-    if estimator == COMPARED or COMPARED not in gaps.index:
-        return "–"
-    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
-    return mean_and_interval(found, 2) if found else "–"
 
 
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:

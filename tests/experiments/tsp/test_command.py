@@ -203,6 +203,7 @@ def test_figures_of_runs(tmp_path: Path, capsys) -> None:
     gaps = [float(row["gap"]) for row in ranking]
     assert gaps == sorted(gaps)
     assert {row["estimator"] for row in ranking} == {"unordered_set", "risk"}
+    assert len((out / "sampled.md").read_text().splitlines()) == 4  # with header and rule
     assert all((out / f"gap-{axis}.png").stat().st_size > 1000 for axis in ("steps", "instances"))
     other = str(train(tmp_path / "other", nodes=4))
     capsys.readouterr()

@@ -47,6 +47,9 @@ NEGATIVE_ELBO = {
 }
 """Lowest smoothed −ELBO in training and validation, MNIST, 10^20 outcomes, by estimator and k."""
 
+WINDOW = 100
+"""Number of consecutive epochs whose mean is a point of the paper's smoothed curves."""
+
 LEARNING_RATES = {"straight_through": 1e-4, "gumbel_softmax": 1e-4, "relax": 1e-4, "arsm": 3e-4}
 """Learning rates of Adam; 1e-3 for all other estimators."""
 

@@ -36,3 +36,21 @@ def test_runs_that_differ_in_their_seed_are_together() -> None:
         f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",
         f"| {second.name} | 20.0 | 20.0 |  | 20.0 | 9.0 | 90.8 | 70.3 |",
     ]
+
+
+def test_long_runs_have_the_lowest_mean_of_as_many_epochs_as_in_the_paper() -> None:
+    rising = [100.0] * 10 + [80.0] * 100 + [90.0] * 10
+    assert curve("valid", rising).means(100)[10:] == [80.0 + i / 10 for i in range(11)]
+    curves = [
+        curve("valid", rising),
+        curve("train", rising[:100]),
+        curve("valid", rising[:99], k=8),
+        curve("train", rising[:99], k=8),
+    ]
+    header, _, *rows = elbo_table(curves).splitlines()[2:]
+    assert header.split(" | ")[-4:-2] == [
+        "lowest mean of 100 epochs",
+        "lowest mean of 100, training",
+    ]
+    assert [row.split(" | ")[-4:-2] for row in rows] == [["80.0", "82.0"], ["", ""]]
+    assert "lowest mean" not in elbo_table(curves[2:])

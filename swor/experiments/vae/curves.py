@@ -19,6 +19,14 @@ from swor.experiments.vae.settings import VAESettings
 LISTED = 3  # up to this many runs, a table has a number for each
 MILESTONES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 COLUMNS = 4  # of epochs
+DETAILS = {
+    "rate": "learning rate {:g}",
+    "batch_size": "batches of {}",
+    "clip": "gradients clipped at {}",
+    "log_every": "means of {} steps",
+    "output_bias": "output bias {}",
+}
+"""How settings are named that are not the usual ones."""
 
 
 class Curve(NamedTuple):
@@ -76,13 +84,11 @@ class Group(NamedTuple):
     @property
     def details(self) -> list[str]:
         """What is unusual about the settings."""
-        settings = self.settings
-        usual = VAESettings(estimator=settings.estimator)
-        rate = [f"rate {settings.rate:g}"] if settings.rate != usual.rate else []
-        return rate + [
-            f"{name.replace('_', ' ')} {getattr(settings, name)}"
-            for name in ("batch_size", "clip", "log_every", "output_bias")
-            if getattr(settings, name) != getattr(usual, name)
+        usual = VAESettings(estimator=self.settings.estimator)
+        return [
+            text.format(getattr(self.settings, name))
+            for name, text in DETAILS.items()
+            if getattr(self.settings, name) != getattr(usual, name)
         ]
 
     @property

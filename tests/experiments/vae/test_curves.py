@@ -31,6 +31,8 @@ def test_runs_that_differ_in_their_seed_are_together() -> None:
     assert common_details([first, second, third]) == []
     assert common_details([third]) == ["output bias mean-image"]
     assert third.short_name == first.short_name
+    (other,) = grouped([curve("valid", [9.0], log_every=10, clip=1.0, batch_size=5)])
+    assert other.details == ["batches of 5", "gradients clipped at 1.0", "means of 10 steps"]
     assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves).axes] == [2, 2]
     assert elbo_table(curves).splitlines()[4:] == [
         f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",

@@ -41,6 +41,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "sequence-training": "And what does their gradient cost, in chunks?",
     "vae": "What does a training step of the categorical VAE cost?",
     "vae-shares": "How is the time of this VAE step divided?",
+    "vae-decoding": "How much faster is it to decode the outcomes of a small domain than the samples?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
     "tsp-shares": "How is the time of this travelling salesman step divided?",
     "rl4co": "What does a training step of rl4co's attention model cost, beside its own?",

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Independent, OneHotCategorical
 
+from swor.samplers.distributions import support
+
 Posterior: TypeAlias = "Independent[OneHotCategorical]"
 
 CLAMP = 1e-3  # pixels that are white in all images would have a bias of -inf
@@ -78,15 +80,13 @@ class CategoricalVAE(nn.Module):
 
     def negative_log_likelihoods(self, x: Tensor) -> Tensor:
         r"""$-\log p(x \mid z)$ of every outcome of z, (*batch, c^n)."""
-        places = self.c ** torch.arange(self.n, device=x.device)
-        outcomes = torch.arange(self.c**self.n, device=x.device)
-        z = F.one_hot(outcomes.unsqueeze(-1) // places % self.c, self.c).to(x.dtype)
-        logits = self.pixel_logits(z)
+        logits = self.pixel_logits(support(uniform(self.n, self.c)).value.squeeze(0).to(x))
         return F.softplus(logits).sum(-1) - x @ logits.mT
 
     def outcome(self, z: Tensor) -> Tensor:
-        r"""$\sum_i c^i \arg\max z_i$: the outcomes, numbered, of samples (*batch, k, n, c), (*batch, k)."""
-        return (z.argmax(-1) * self.c ** torch.arange(self.n, device=z.device)).sum(-1)
+        r"""$\sum_i c^{n - i} \arg\max z_i$: the indices of one-hot samples (*batch, k, n, c), (*batch, k)."""
+        places = self.c ** torch.arange(self.n - 1, -1, -1, device=z.device)
+        return (z.argmax(-1) * places).sum(-1)
 
     def divergence(self, posterior: Posterior) -> Tensor:
         r"""$KL(q(z \mid x) \,\|\, p(z)) = \sum_i \sum_j q_{ij} \log q_{ij} + n \log c$, (*batch,)."""
@@ -97,6 +97,11 @@ class CategoricalVAE(nn.Module):
         r"""$\log q(z \mid x) - \log p(z)$ of samples (*batch, k, n, c), (*batch, k)."""
         log_q: Tensor = posterior.base_dist.logits.unsqueeze(-3)
         return (log_q * z).sum((-1, -2)) + self.n * math.log(self.c)
+
+
+def uniform(n: int, c: int) -> Posterior:
+    """Return a uniform distribution over n one-hot variables of c categories, with a batch of one."""
+    return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
 
 
 def is_one_hot(z: Tensor) -> bool:

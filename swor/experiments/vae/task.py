@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Independent, OneHotCategorical
 
 from swor.estimators.estimator import Estimate
 from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.images import Images
 from swor.experiments.runs.task import Place, Task, seeded
-from swor.experiments.vae.model import CategoricalVAE, Posterior
+from swor.experiments.vae.model import CategoricalVAE, Posterior, uniform
 from swor.experiments.vae.published import SAMPLED_KL
 from swor.experiments.vae.settings import METHODS, VAESettings
 from swor.samplers.distributions import sample
@@ -78,11 +77,6 @@ def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     """Make the model, of the size of the data, with initial weights from the seed."""
     generator = seeded(settings.seed, "weights")
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
-
-
-def uniform(n: int, c: int) -> Posterior:
-    """Return a uniform distribution over n one-hot variables of c categories, with a batch of one."""
-    return Independent(OneHotCategorical(logits=torch.zeros(1, n, c)), 1)
 
 
 def check_sizes(settings: VAESettings) -> None:

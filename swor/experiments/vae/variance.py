@@ -25,10 +25,10 @@ from swor.experiments.runs.measurements import (
 from swor.experiments.runs.models import load_model
 from swor.experiments.runs.tables import markdown
 from swor.experiments.runs.task import seeded
-from swor.experiments.vae.model import CategoricalVAE
+from swor.experiments.vae.model import CategoricalVAE, uniform
 from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance
 from swor.experiments.vae.settings import METHODS, VAESettings, VAEVariance
-from swor.experiments.vae.task import check_applies, surrogate, uniform
+from swor.experiments.vae.task import check_applies, surrogate
 
 PARTS = ("encoder", "decoder", "both")
 TABLE = "variance.csv"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from swor.diagnostics.streaming import Stream, start, update
-from swor.experiments.runs.errors import UserError
 from swor.experiments.runs.folder import RunFolder, open_folder
 from swor.experiments.runs.lock import locked
 from swor.experiments.runs.settings import (
@@ -22,7 +19,6 @@ from swor.experiments.runs.settings import (
     require_same,
 )
 
-Row = TypeVar("Row", bound=tuple[Any, ...])
 Advance = Callable[[], None]
 
 
@@ -96,27 +92,3 @@ def moments(
 def flat_gradient(loss: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
     """Return the gradient of a scalar with respect to all parameters, (parameters,)."""
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
-
-
-def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
-    """Read the rows that a measurement has written so far; none if there is no table yet.
-
-    Args:
-        path: the table.
-        kind: a NamedTuple, whose fields are columns of the table.
-        command: the name of the command that writes it, for the error.
-    """
-    if not path.exists():
-        return []
-    kinds = get_type_hints(kind)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [
-                kind(**{name: read(row[name]) for name, read in kinds.items()})
-                for row in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); expected the table that {command} wrote. Restore "
-            "the file, or measure again in another folder."
-        ) from error

@@ -1,13 +1,20 @@
-"""Tables in Markdown, as pages of results have them, and means over seeds in their cells."""
+"""Tables: in Markdown, as pages of results have them, with means over seeds in their cells, or read back."""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any, TypeVar, get_type_hints
+
+from swor.experiments.runs.errors import UserError
 
 LEVEL = 0.95
 """Of confidence intervals."""
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -44,3 +51,33 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     n, centre = len(values), fmean(values)
     half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
     return centre - half, centre + half
+
+
+def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
+    """Read the rows that a command has written as CSV; none if there is no table yet.
+
+    Args:
+        path: the table.
+        kind: a NamedTuple, whose fields are columns of the table.
+        command: the name of the command that writes it, for the error.
+    """
+    if not path.exists():
+        return []
+    columns = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                kind(**{name: read(row[name]) for name, read in columns.items()})
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the table that {command} wrote. Restore "
+            "the file, or start again in another folder."
+        ) from error
+
+
+def _reader(hint: Any) -> Callable[[str], Any]:
+    """From the text of a cell to a value; any text but an empty one would be true for bool itself."""
+    truth: Mapping[str, bool] = {"True": True, "False": False}
+    return truth.__getitem__ if hint is bool else hint

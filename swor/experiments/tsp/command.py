@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from swor.experiments.runs.appearance import appearance
 from swor.experiments.runs.errors import UserError, check_memory
 from swor.experiments.runs.folder import open_folder, require_new
@@ -18,14 +16,9 @@ from swor.experiments.runs.task import seeded
 from swor.experiments.runs.training import run
 from swor.experiments.tsp.figures import gap_figure, growth_figure, tours_figure
 from swor.experiments.tsp.model import load_attention_model
+from swor.experiments.tsp.outcomes import read_gaps, read_sampled
 from swor.experiments.tsp.problem import random_instances, read_instances
-from swor.experiments.tsp.ranking import (
-    ranking,
-    ranking_table,
-    read_gaps,
-    read_sampled,
-    sampled_table,
-)
+from swor.experiments.tsp.ranking import ranking, ranking_table, sampled_table
 from swor.experiments.tsp.settings import (
     ModelSettings,
     TSPFigures,
@@ -135,19 +128,18 @@ def tsp_figures(settings: TSPFigures) -> Path:
     Args:
         settings: what to draw.
     """
-    gaps = pd.concat([read_gaps(path) for path in settings.runs], ignore_index=True)
-    if gaps["nodes"].nunique() > 1:
-        raise UserError(
-            f"the runs have {sorted(gaps['nodes'].unique())} nodes; expected the same number. Draw "
-            "a figure for each."
-        )
+    gaps = read_gaps(settings.runs)
+    ranked = ranking(gaps)
+    place = {name: number for number, name in enumerate(ranked["estimator"])}
+    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
+    sampled.sort(key=lambda row: place[row.estimator])
     folder = open_folder(settings, "tsp-figures", out=settings.out)
     folder.write_csv("gaps.csv", gaps.to_dict("records"))
-    ranked = ranking(gaps)
     folder.write_csv("ranking.csv", ranked.to_dict("records"))
     folder.write_text("ranking.md", ranking_table(ranked))
-    sampled = pd.concat([read_sampled(path) for path in settings.runs], ignore_index=True)
-    folder.write_text("sampled.md", sampled_table(sampled, ranked))
+    if sampled:
+        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
+        folder.write_text("sampled.md", sampled_table(sampled))
     for axis in ("steps", "instances"):
         folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
     print(ranked.to_string(index=False))

@@ -3,58 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Sequence
 
 import pandas as pd
 
 from swor.experiments.runs.appearance import appearance
-from swor.experiments.runs.metrics import read_records
-from swor.experiments.runs.settings import read_settings
 from swor.experiments.runs.tables import LEVEL, markdown, mean_and_interval
-from swor.experiments.tsp.settings import TSPSettings
+from swor.experiments.tsp.outcomes import Sampled, in_last_quarter
 
 COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
-
-
-def read_gaps(run: Path) -> pd.DataFrame:
-    """Read the gaps of a run, one row for each validation."""
-    settings = read_settings(TSPSettings, run)
-    rows = [
-        {
-            "nodes": settings.nodes,
-            "estimator": settings.estimator,
-            "seed": settings.seed,
-            "steps": record["step"],
-            "trained": record["step"] > 0 or settings.start_from is not None,
-            "instances": record["step"] * settings.instances,
-            "length": record["length"],
-            "gap": record["gap"],
-            "gap_standard_error": record["gap_standard_error"],
-        }
-        for record in read_records(run, "valid")
-    ]
-    return pd.DataFrame(rows)
-
-
-def read_sampled(run: Path) -> pd.DataFrame:
-    """Read the mean length and log p of the tours that a run was trained on, one row for each record."""
-    settings = read_settings(TSPSettings, run)
-    rows = [
-        {
-            "estimator": settings.estimator,
-            "seed": settings.seed,
-            "steps": record["step"],
-            "length": record["length"],
-            "log_p": record["log_p"],
-        }
-        for record in read_records(run, "train")
-    ]
-    return pd.DataFrame(rows, columns=["estimator", "seed", "steps", "length", "log_p"])
-
-
-def last_quarter(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """Select the rows of the last quarter of the first ``steps`` steps."""
-    return rows[(rows["steps"] > 0.75 * steps) & (rows["steps"] <= steps)]
 
 
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -64,7 +21,7 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
     validations vary more than estimators differ. The spread is the standard deviation over the seeds.
     """
     common = gaps.groupby(["estimator", "seed"])["steps"].max().min()
-    late = last_quarter(gaps, common)
+    late = gaps[[in_last_quarter(step, common) for step in gaps["steps"]]]
     seeds = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
     table = seeds.copy()
     table.insert(0, "spread", seeds.std(axis=1))
@@ -88,20 +45,16 @@ def ranking_table(ranked: pd.DataFrame) -> str:
     return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
 
 
-def sampled_table(sampled: pd.DataFrame, ranked: pd.DataFrame) -> str:
-    """Return, in Markdown, the tours that were sampled in the last quarter, in the order of a ranking.
+def sampled_table(sampled: Sequence[Sampled]) -> str:
+    """Return, in Markdown, the tours that were sampled in the last quarter.
 
     Estimators sample differently, so that this compares policies only where the sampling is the same.
     """
-    late = last_quarter(sampled, ranked["steps"].min())
-    runs = late.groupby(["estimator", "seed"])[["log_p", "length"]].mean()
-    means = runs.groupby("estimator").mean()
     rows = [
-        [appearance(name).label, f"{means['log_p'][name]:.2f}", f"{means['length'][name]:.3f}"]
-        for name in ranked["estimator"]
-        if name in means.index
+        [appearance(row.estimator).label, row.runs, f"{row.log_p:.2f}", f"{row.length:.3f}"]
+        for row in sampled
     ]
-    return markdown(["estimator", "mean log p of the tours", "mean length"], rows)
+    return markdown(["estimator", "runs", "mean log p of the tours", "mean length"], rows)
 
 
 def _difference(gaps: pd.DataFrame, estimator: str) -> str:

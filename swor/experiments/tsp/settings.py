@@ -254,7 +254,8 @@ class TSPFigures:
     """Plot the optimality gap of runs against training steps and against instances.
 
     Attributes:
-        runs: folders of runs of swor tsp, all with the same number of nodes.
+        runs: folders of runs of swor tsp, all with the same number of nodes. A folder that this command
+            wrote before stands for the runs that were given to it.
         smooth: number of validations that a point of a curve averages; 1 for none.
         out: folder to write to; by default a new one in runs/.
     """

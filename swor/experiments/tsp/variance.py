@@ -32,9 +32,9 @@ from swor.experiments.runs.measurements import (
     do,
     flat_gradient,
     moments,
-    read_table,
 )
 from swor.experiments.runs.models import kept_name, load_model
+from swor.experiments.runs.tables import read_table
 from swor.experiments.runs.task import seeded
 from swor.experiments.tsp.blocks import Blocks, keep_blocks, load_blocks, squared_norm
 from swor.experiments.tsp.model import AttentionModel

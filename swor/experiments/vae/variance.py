@@ -20,10 +20,9 @@ from swor.experiments.runs.measurements import (
     do,
     flat_gradient,
     moments,
-    read_table,
 )
 from swor.experiments.runs.models import load_model
-from swor.experiments.runs.tables import markdown
+from swor.experiments.runs.tables import markdown, read_table
 from swor.experiments.runs.task import seeded
 from swor.experiments.vae.model import CategoricalVAE, uniform
 from swor.experiments.vae.published import PAPER, Domain, paper_k, paper_log_variance

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from swor.experiments.tsp.figures import gap_figure
-from swor.experiments.tsp.ranking import ranking, ranking_table, sampled_table
+from swor.experiments.tsp.ranking import ranking, ranking_table
 
 
 def gaps_of(
@@ -57,25 +57,6 @@ def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
     assert lines[3] == "| REINFORCE, built-in baseline | 3.50 ± 0.71 | 3.00 | 4.00 | 1.00 |"
     more = {("unordered_set", 1): [95.0, 8.0, 7.0, 6.0, 2.5], **CURVES}  # now both seeds of two
     assert "| 1.25 (-1.93 to 4.43) |" in ranking_table(ranking(gaps_of(more)))
-
-
-def test_sampled_tours_are_those_of_the_last_quarter_in_the_order_of_the_ranking() -> None:
-    log_p = {("reinforce", 0): -2.0, ("reinforce", 1): -4.0, ("unordered_set", 0): -5.0}
-    log_p[("risk", 0)] = -9.0
-    sampled = pd.DataFrame(
-        [
-            {"estimator": name, "seed": seed, "steps": steps, "log_p": scale * at, "length": scale}
-            for (name, seed), at in log_p.items()
-            for steps, scale in ((50, 7.0), (300, 7.0), (350, 1.0), (400, 2.0), (500, 7.0))
-        ]
-    )
-    lines = sampled_table(sampled, ranking(gaps_of(CURVES))).splitlines()
-    assert lines[0] == "| estimator | mean log p of the tours | mean length |"
-    assert lines[2:] == [
-        "| Unordered set, built-in baseline | -7.50 | 1.500 |",
-        "| REINFORCE, built-in baseline | -4.50 | 1.500 |",
-        "| RISK | -13.50 | 1.500 |",
-    ]
 
 
 def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:

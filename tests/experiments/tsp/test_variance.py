@@ -14,9 +14,9 @@ import swor
 from swor.baselines import batch_mean
 from swor.cli import main
 from swor.experiments.runs.errors import UserError
-from swor.experiments.runs.measurements import read_table
 from swor.experiments.runs.models import kept_models, load_model
 from swor.experiments.runs.settings import read_settings
+from swor.experiments.runs.tables import read_table
 from swor.experiments.runs.task import seeded
 from swor.experiments.tsp.blocks import squared_norm
 from swor.experiments.tsp.command import tsp, tsp_variance

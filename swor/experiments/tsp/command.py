@@ -27,7 +27,7 @@ from swor.experiments.tsp.settings import (
     TSPVariance,
     check_distinct,
 )
-from swor.experiments.tsp.solve import growth_rows, search, tour_rows
+from swor.experiments.tsp.solve import growth_rows, search, summary_table, tour_rows
 from swor.experiments.tsp.solver import optimal_lengths
 from swor.experiments.tsp.task import TourTask
 from swor.experiments.tsp.variance import REFERENCE, Subject, measure, model_to_measure
@@ -91,7 +91,7 @@ def tsp_variance(settings: TSPVariance) -> Path:
 
 
 def tsp_solve(settings: TSPSolve) -> Path:
-    """Write tours.csv, growth.csv and drawings to a folder, and return it.
+    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it.
 
     Args:
         settings: what to solve.
@@ -113,11 +113,9 @@ def tsp_solve(settings: TSPSolve) -> Path:
     folder.write_figure("growth.png", growth_figure(growth, shortest))
     best = {method: tours.best() for method, tours in found.items()}
     folder.write_figure("tours.png", tours_figure(instances, best))
-    for method, tours in found.items():
-        length = best[method][1]
-        gap = "" if optimal is None else f"  gap {100 * float((length / optimal - 1).mean()):.2f} %"
-        k = tours.length.shape[-1]
-        print(f"{method:<20} k = {k:<4} length {float(length.mean()):.4f}{gap}")
+    summary = summary_table(found, optimal)
+    folder.write_text("summary.md", summary)
+    print(summary)
     print(f"The tours are in {folder.path}")
     return folder.path
 

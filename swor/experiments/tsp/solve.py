@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import swor
+from swor.experiments.runs.tables import markdown
 from swor.experiments.runs.task import seeded
 from swor.experiments.tsp.model import AttentionModel
 from swor.experiments.tsp.policy import TourPolicy
@@ -77,6 +78,18 @@ def growth_rows(
         for name, lengths in best.items()
         for k, length in zip(ks, lengths, strict=True)
     ]
+
+
+def summary_table(found: dict[str, Tours], optimal: Tensor | None) -> str:
+    """Return, in Markdown, the mean length of the best tours of every method, and its mean gap."""
+    rows: list[list[object]] = []
+    for method, tours in found.items():
+        _, length = tours.best()
+        gap = "" if optimal is None else f"{100 * float((length / optimal - 1).mean()):.2f}"
+        rows.append([method, tours.length.shape[-1], f"{float(length.mean()):.4f}", gap])
+    if optimal is not None:
+        rows.append(["optimal", "", f"{float(optimal.mean()):.4f}", "0.00"])
+    return markdown(["method", "tours", "mean length of the best", "mean gap (%)"], rows)
 
 
 def tour_rows(found: dict[str, Tours], optimal: Tensor | None) -> list[dict[str, object]]:

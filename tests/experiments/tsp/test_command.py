@@ -142,7 +142,8 @@ def test_solve_writes_tours_and_draws_them(
     model, instances = map(str, solved)
     out = tmp_path / "out"
     assert main(["tsp-solve", model, instances, "--k", "6", "--optimal", "--out", str(out)]) == 0
-    assert "gap" in capsys.readouterr().out
+    summary = (out / "summary.md").read_text()
+    assert summary in capsys.readouterr().out
     with (out / "tours.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4 * 6
@@ -152,6 +153,12 @@ def test_solve_writes_tours_and_draws_them(
         length = float(tour_length(x[[int(row["instance"])]], tour[None, None]))
         assert length == pytest.approx(float(row["length"]), abs=1e-5)
         assert length > float(row["optimal"]) - 1e-5
+    for method in ("greedy", "independent"):
+        mine = [row for row in rows if row["method"] == method]
+        length = sum(float(row["length"]) for row in mine) / 6
+        gap = 100 / 6 * sum(float(row["length"]) / float(row["optimal"]) - 1 for row in mine)
+        k = {"greedy": 1, "independent": 6}[method]
+        assert f"| {method} | {k} | {length:.4f} | {gap:.2f} |\n" in summary
     with (out / "growth.csv").open() as file:
         growth = list(csv.DictReader(file))
     assert sorted({int(row["k"]) for row in growth}) == [1, 2, 4, 6]

@@ -55,6 +55,11 @@ def read_gaps(folders: Sequence[Path]) -> pd.DataFrame:
         folders: of runs, or of what ``swor tsp-figures`` wrote; no run may be in two of them.
     """
     gaps = pd.DataFrame([gap for folder in folders for gap in _gaps(folder)], columns=Gap._fields)
+    if gaps.empty:
+        raise UserError(
+            f"no run in {', '.join(map(str, folders))} has been validated; expected at least one "
+            "validation. Wait until the runs have begun, or give other folders."
+        )
     if gaps["nodes"].nunique() > 1:
         raise UserError(
             f"the runs have {sorted(gaps['nodes'].unique())} nodes; expected the same number. Draw "

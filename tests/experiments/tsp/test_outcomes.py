@@ -92,6 +92,12 @@ def test_a_run_in_two_folders_is_refused(runs: list[Path], tmp_path: Path) -> No
         read_gaps([runs[0], runs[0]])
 
 
+def test_runs_without_a_validation_are_refused(runs: list[Path]) -> None:
+    (runs[0] / "metrics.jsonl").write_text("")
+    with pytest.raises(UserError, match=r"no run in .*a has been validated"):
+        read_gaps(runs[:1])
+
+
 @pytest.mark.parametrize(
     ("before", "after"), [("False", "no"), ("gap_standard_error", "error"), (",2,", ",two,")]
 )

@@ -30,6 +30,7 @@ SHOWN = 4  # instances that are drawn
 def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
     """Plot the mean over seeds against ``axis``, which is steps or instances, in a band of all seeds."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     ax, trained = figure.subplots(), gaps[gaps["trained"]]
@@ -43,6 +44,8 @@ def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
         ax.fill_between(seeds.index, low, high, color=look.colour, alpha=0.15, linewidth=0)
         ax.plot(seeds.mean(axis=1), look.line, color=look.colour, linewidth=1.8, label=look.label)
     _gap_axis(ax, trained["gap"])
+    if axis == "instances":
+        ax.xaxis.set_major_formatter(EngFormatter())  # 500 k, 1 M
     ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
@@ -51,12 +54,12 @@ def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
 
 
 def _gap_axis(ax: Axes, gaps: pd.Series[float]) -> None:
-    """A logarithmic axis with ticks at 1, 2 and 5, unless it would have few of them."""
+    """A logarithmic axis with ticks at 1, 2, 3 and 5, unless it would have few of them."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     if gaps.max() > 5.0 * gaps.min() > 0.0:
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter(NullFormatter())
 

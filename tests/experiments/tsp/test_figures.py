@@ -67,6 +67,8 @@ def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:
     band = ax.collections[0].get_paths()[0].vertices
     assert {round(y, 6) for x, y in band if x == 400} == {3.0, 4.0}
     assert ax.get_yscale() == "log"
+    (ax,) = gap_figure(gaps_of(CURVES), "instances", 1).axes
+    assert ax.xaxis.get_major_formatter()(25_600) == "25.6 k"
 
 
 def test_curves_from_a_trained_start_show_it_on_a_linear_axis() -> None:

@@ -73,6 +73,13 @@ def test_runs_can_be_added_to_a_comparison_whose_runs_are_gone(
     assert {"gaps.csv", "ranking.csv", "ranking.md", "sampled.csv", "sampled.md"} == set(whole)
 
 
+def test_sampled_tours_are_in_the_order_of_the_ranking(runs: list[Path], tmp_path: Path) -> None:
+    tables = draw(tmp_path / "out", runs[2], runs[0])  # the worse one first
+    for name in ("ranking.csv", "sampled.csv"):
+        rows = [line.split(",")[0] for line in tables[name].splitlines()]
+        assert rows == ["estimator", "reinforce", "risk"]
+
+
 def test_sampled_tours_of_another_number_of_steps_are_left_out(
     runs: list[Path], tmp_path: Path
 ) -> None:

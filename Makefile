@@ -37,7 +37,7 @@ setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 $(SETUP_DONE): pyproject.toml constraints.txt
 	@test -e $@ || { echo "Setting up $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
 	@rm -f $@
-	$(PIP_INSTALL) -e ".[dev,experiments,transformers,trl]"
+	$(PIP_INSTALL) -e ".[dev,reproduction,transformers,trl]"
 	@touch $@
 
 $(DOCS_DONE): $(SETUP_DONE)
@@ -115,7 +115,7 @@ dist: setup ## build wheel and sdist, and try the wheel alone in an empty enviro
 	echo "The wheel runs the README's example."
 
 reproduce: setup ## reproduce the paper's results in a short run
-	$(BIN)/swor reproduce
+	$(BIN)/python -m reproduction reproduce
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -106,10 +106,10 @@ def names() -> str:
 
 def docstrings() -> dict[str, str]:
     """Return the docstring of every public name; a name without one raises an error."""
-    from swor import public
+    import swor
 
     found: dict[str, str] = {}
-    for statement in ast.parse(inspect.getsource(public)).body:
+    for statement in ast.parse(inspect.getsource(swor)).body:
         module = statement.module if isinstance(statement, ast.ImportFrom) else None
         if module is not None and module.startswith("swor."):
             defined = definitions(importlib.import_module(module))

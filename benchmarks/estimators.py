@@ -1,4 +1,4 @@
-"""The whole loss, forward and backward, over a hand-written leave-one-out REINFORCE loss."""
+"""The whole loss, forward and backward, over a hand-written RLOO loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 def plain(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
-    """REINFORCE with replacement as one would write it by hand."""
+    """RLOO as one would write it by hand."""
     log_probs = logits.log_softmax(-1)
     index = torch.multinomial(log_probs.detach().exp(), k, replacement=True)
     cost = table.gather(-1, index)
@@ -31,10 +31,10 @@ def unordered(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor
     return swor.unordered_set(sample).loss(table.gather(-1, sample.value)).mean()
 
 
-def reinforce(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+def rloo(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
     """The same plain loss through the library."""
     sample = swor.with_replacement(logits.log_softmax(-1), k)
-    return swor.reinforce(sample).loss(table.gather(-1, sample.value)).mean()
+    return swor.rloo(sample).loss(table.gather(-1, sample.value)).mean()
 
 
 def softmax_alone(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
@@ -49,7 +49,7 @@ def exponentials(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Ten
 
 def losses(outcomes: int) -> dict[str, Loss]:
     """The losses to time, and the limits beside them; compiled ones only for 1000 outcomes."""
-    named = {"plain": plain, "reinforce": reinforce, "unordered": unordered}
+    named = {"plain": plain, "rloo": rloo, "unordered": unordered}
     if outcomes == 1000:
         torch.compiler.reset()  # so that k is a constant, as it is in a program
         named["compiled"] = torch.compile(unordered, fullgraph=True)

@@ -52,7 +52,7 @@ NOTES = {
     "ratios_linear": "The limit is a single pass over memory that writes the result.",
     "ratios_growth": "The limits are a pass over memory that writes the result, and its logarithms. The "
     "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",
-    "estimators": "`plain` is written by hand, with torch.multinomial. `reinforce` is the same estimator by "
+    "estimators": "`plain` is written by hand, with torch.multinomial. `rloo` is the same estimator by "
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
     "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. Two limits stand beside "
     "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "

@@ -1,10 +1,10 @@
 """Train on TSP and CVRP with 20 nodes beside rl4co's own methods, at equal numbers of solutions.
 
     python benchmarks/rl4co_training.py                 # hours, most of them for the rollout baseline
-    python benchmarks/rl4co_training.py --methods unordered_set reinforce rl4co_pomo     # about an hour
+    python benchmarks/rl4co_training.py --methods unordered_set rloo rl4co_pomo     # about an hour
     python benchmarks/rl4co_training.py --summary       # the tables and the figure of what is there
 
-The methods are `unordered_set` and `reinforce` of this library, rl4co's attention model with its rollout
+The methods are `unordered_set` and `rloo` of this library, rl4co's attention model with its rollout
 baseline, and POMO. All train the same network, and see the same number of solutions in each step: k of
 every instance, or one each of k times as many instances for the rollout baseline, which has one. After
 every epoch the greedy solutions of fixed instances are measured, and after training the best of up to
@@ -39,11 +39,11 @@ from tensordict import TensorDict
 
 from swor.integrations.rl4co import PolicyGradient, best_of_k
 
-METHODS = ("unordered_set", "reinforce", "rl4co_rollout", "rl4co_pomo")
+METHODS = ("unordered_set", "rloo", "rl4co_rollout", "rl4co_pomo")
 DECODING = ("distinct", "sampling", "multistart_sampling", "multistart_greedy")
 COLOURS = {
     "unordered_set": "#0072b2",
-    "reinforce": "#444444",
+    "rloo": "#444444",
     "rl4co_rollout": "#008a64",
     "rl4co_pomo": "#d55e00",
     "distinct": "#0072b2",

@@ -66,7 +66,7 @@ def inputs(noise: torch.Generator) -> torch.Tensor:
     return torch.randn(BATCH, 16, generator=noise)
 
 
-NAMES = ("reinforce", "sum_and_sample", "importance_weighted", "rebar", "straight_through", "vimco")
+NAMES = ("rloo", "sum_and_sample", "importance_weighted", "rebar", "straight_through", "vimco")
 STEPS = {"categorical": categorical, "product": product} | {n: by_name(n) for n in NAMES}
 
 

@@ -1,4 +1,4 @@
-"""A training step of the unordered set estimator beside one of REINFORCE with replacement.
+"""A training step of the unordered set estimator beside one of RLOO.
 
     python benchmarks/tsp.py [--nodes 20] [--batch-size 128] [--k 4] [--repeats 20]
 
@@ -20,10 +20,10 @@ from measure import report, timings
 from torch import Tensor
 
 import swor
-from swor.experiments.tsp.model import AttentionModel
-from swor.experiments.tsp.policy import TourPolicy
-from swor.experiments.tsp.problem import random_instances, tour_length
-from swor.samplers.model import log_prob
+from reproduction.tsp.model import AttentionModel
+from reproduction.tsp.policy import TourPolicy
+from reproduction.tsp.problem import random_instances, tour_length
+from swor.samplers.sequence_model import log_prob
 
 ONE_PASS, STEPPING = "log p in one pass, with backward", "log p step by step, with backward"
 FORWARD = "log p step by step, no gradient"
@@ -102,18 +102,18 @@ def main() -> None:
     seconds = timed(
         {
             "unordered set": lambda: learn(beams(model(x), k, generator=noise), swor.unordered_set),
-            "REINFORCE w.r.": lambda: learn(paths(model(x), k, generator=noise), swor.reinforce),
-            "REINFORCE w.r., written plainly": lambda: learn(plainly(), swor.reinforce),
+            "RLOO": lambda: learn(paths(model(x), k, generator=noise), swor.rloo),
+            "RLOO, written plainly": lambda: learn(plainly(), swor.rloo),
         },
         given.repeats,
     )
-    base = seconds["REINFORCE w.r."]
+    base = seconds["RLOO"]
     size = f"{given.batch_size} instances of {given.nodes} nodes, k = {k}, float32"
     rows: list[dict[str, object]] = [
         {
             "step": name,
             "ms": 1e3 * taken,
-            "over REINFORCE w.r.": taken / base,
+            "over RLOO": taken / base,
             "instances/s": given.batch_size / taken,
         }
         for name, taken in seconds.items()

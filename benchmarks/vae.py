@@ -1,4 +1,4 @@
-"""A training step of the categorical VAE, unordered set over REINFORCE with replacement, and its parts."""
+"""A training step of the categorical VAE, unordered set over RLOO, and its parts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 from measure import report, timings
 
 import swor
-from swor.experiments.runs.images import Images
-from swor.experiments.runs.task import Place, seeded
-from swor.experiments.vae.settings import VAESettings
-from swor.experiments.vae.task import VAETask
+from reproduction.harness.images import Images
+from reproduction.harness.task import Place, seeded
+from reproduction.vae.settings import VAESettings
+from reproduction.vae.task import VAETask
 
 BATCH, K = 200, 4
 
@@ -33,13 +33,13 @@ def steps() -> list[dict[str, object]]:
     """Whole steps, in turns."""
     rows: list[dict[str, object]] = []
     for dims in (20, 2):
-        names = ("reinforce", "unordered_set", "sum_and_sample_shared_sampled_baseline")
+        names = ("rloo", "unordered_set", "sum_and_sample_shared_sampled_baseline")
         tasks = {name: task(name, dims) for name in names}
         tasks["arsm, k = 1"] = task("arsm", dims, 1)
         took = timings(
             {name: lambda t=t: step(t) for name, t in tasks.items()}, repeats=40, seconds=60
         )
-        base = took["reinforce"].median
+        base = took["rloo"].median
         for name, t in took.items():
             ratio = t.median / base
             rows.append(
@@ -47,7 +47,7 @@ def steps() -> list[dict[str, object]]:
                     "domain": f"10^{dims}",
                     "estimator": name,
                     "ms": t.median * 1e3,
-                    "over reinforce": ratio,
+                    "over rloo": ratio,
                     "examples/s": BATCH / t.median,
                 }
             )
@@ -75,7 +75,7 @@ def shares() -> list[dict[str, object]]:
             dist, K, replacement=True, generator=seeded("noise")
         ),
         "ratios, unordered set": lambda: swor.unordered_set(without),
-        "weights, reinforce": lambda: swor.reinforce(independent),
+        "weights, rloo": lambda: swor.rloo(independent),
         "model and optimiser": model,
         "whole step": lambda: step(trained),
     }
@@ -93,7 +93,7 @@ def decoding() -> list[dict[str, object]]:
     Samples that require a gradient are never replaced by outcomes.
     """
     rows: list[dict[str, object]] = []
-    trained = task("reinforce", 2)
+    trained = task("rloo", 2)
     x = trained.batch(Place(0, 0, 0))
     for k in (1, 4, 46):
         z = swor.sample(trained.vae.posterior(x), k, replacement=True, generator=seeded()).value

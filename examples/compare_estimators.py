@@ -40,7 +40,7 @@ def main() -> None:
 
     dist = model(image)
     cost = partial(model.cost, image, target)
-    names = ["unordered_set", "reinforce", "reinforce_sampled_baseline", "sum_and_sample", "risk"]
+    names = ["unordered_set", "rloo", "reinforce_sampled_baseline", "sum_and_sample", "risk"]
     result = swor.compare(names, cost, dist, k=4, parameters=model.parameters(), repeats=300)
     print(result)
     print(result.recommend())

@@ -4,12 +4,12 @@ Run it with `python examples/distributed.py --jobs 4`. The options `--backend ra
 the extra `cluster`. Each process has one thread.
 
 It trains a policy over a few actions, of which four are drawn in every step, with costs between 0 and 1, and
-again with 1 subtracted from all costs, which changes no optimum. `unordered_set` and `reinforce` compare each
+again with 1 subtracted from all costs, which changes no optimum. `unordered_set` and `rloo` compare each
 cost with a baseline, in which the constant cancels: they learn the same again. `sum_and_sample` has no
 baseline. With positive costs it lowers the probability of every action that it draws, which keeps the policy
 exploring. With negative costs it raises them, and the policy commits to the first actions that it tries.
 
-With `--actions 30`, where four independent actions seldom repeat each other, `unordered_set` and `reinforce`
+With `--actions 30`, where four independent actions seldom repeat each other, `unordered_set` and `rloo`
 are about equal, exploring matters most, and `sum_and_sample` comes first, but with positive costs only.
 """
 
@@ -22,9 +22,9 @@ import torch
 from torch.distributions import Categorical
 
 import swor
-from swor.experiments.reproduce.execution import as_completed, processes
+from reproduction.reproduce.execution import as_completed, processes
 
-NAMES = ("unordered_set", "reinforce", "sum_and_sample")
+NAMES = ("unordered_set", "rloo", "sum_and_sample")
 SHIFTS = {"costs from 0 to 1": 0.0, "costs from -1 to 0": -1.0}
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import swor
-from swor.programs.runs import Choose
+from swor.samplers.programs import Choose
 
 DIGITS, BASE = 4, 6
 AT_LEAST, EXTRA = 20, 4  # runs before a standard error is trusted, and after it is small enough

@@ -1,8 +1,8 @@
 """Train a language model with the rewards of k different completions per prompt.
 
 A small GPT learns to sort digits from scratch; replace the model, the prompts and the reward by your own.
-The command `swor lm` runs the same task as an experiment and can also use leave-one-out REINFORCE. Run
-this example with `python examples/language_model.py`.
+The command `python -m reproduction lm` runs the same task as an experiment and can also use RLOO. Run this
+example with `python examples/language_model.py`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from torch.distributions import Categorical
 import swor
 
 K, ACTIONS, STATE = 4, 10, 6
-NAMES = ("unordered_set", "reinforce")
+NAMES = ("unordered_set", "rloo")
 
 
 def train(name: str, seed: int, steps: int) -> tuple[list[float], list[float]]:
@@ -45,7 +45,7 @@ def train(name: str, seed: int, steps: int) -> tuple[list[float], list[float]]:
             weights = swor.unordered_set(sample)
         else:
             sample = swor.with_replacement(log_probs, K, generator=generator)
-            weights = swor.reinforce(sample)
+            weights = swor.rloo(sample)
         cost = (state.unsqueeze(1) - targets[sample.value]).square().sum(-1)  # (64, K)
         optimizer.zero_grad()
         weights.loss(cost).mean().backward()
@@ -93,7 +93,7 @@ def main(steps: int = 200, seeds: int = 6) -> None:
         show(f"  {name}", [costs for costs, _ in runs])
     pairs = zip(*by_name.values(), strict=True)
     less = [[b - a for a, b in zip(x[0], y[0], strict=True)] for x, y in pairs]
-    show("  reinforce minus unordered_set", less)
+    show("  rloo minus unordered_set", less)
     show("Gradient variance, at the end:", [found for _, found in by_name["unordered_set"]])
     print(f"{'':34}{NAMES[0]:<20}{NAMES[1]}")
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import swor
-from swor.programs.runs import Choose
+from swor.samplers.programs import Choose
 
 GENERATIONS, RUNS = 3, 20
 SHARES = torch.tensor([0.6, 0.25, 0.15], dtype=torch.float64)  # infect nobody, one, two

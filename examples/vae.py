@@ -1,6 +1,6 @@
 """Train a categorical VAE with 10^8 latent outcomes, of which it samples four different ones per image.
 
-Run it with `python examples/vae.py`. It needs scikit-learn for the images (extra `experiments`).
+Run it with `python examples/vae.py`. It needs scikit-learn for the images (extra `reproduction`).
 """
 
 from __future__ import annotations

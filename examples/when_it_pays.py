@@ -1,7 +1,7 @@
 """How much distinct samples gain over independent ones, by the duplicates among independent ones.
 
 The variance of a gradient is computed exactly, by a sum over all samples: that of the unordered set
-estimator over that of leave-one-out REINFORCE with as many samples, for random policies from nearly
+estimator over that of RLOO with as many samples, for random policies from nearly
 uniform to nearly certain and random costs. `docs/when_it_pays.md` says what it means for you. Run it
 with `python examples/when_it_pays.py [--figure FILE.png]`.
 """
@@ -73,7 +73,7 @@ def gradient(log_p: Tensor, cost: Tensor) -> Tensor:
 
 
 def variance_independent(log_p: Tensor, cost: Tensor, k: int) -> Tensor:
-    r"""Total variance of leave-one-out REINFORCE over the logits, (costs,).
+    r"""Total variance of RLOO over the logits, (costs,).
 
     It is a mean over pairs of $h(x, y) = \frac12 (f_x - f_y) (e_x - e_y)$, so by Hoeffding its variance
     is $\frac{4 (k - 2)}{k (k - 1)} V[E[h | x]] + \frac{2}{k (k - 1)} V[h]$.

@@ -1,34 +1,129 @@
-"""Expectations over discrete random variables, and their gradients, from distinct samples.
+"""Expectations over discrete random variables, and their gradients, from distinct samples."""
 
-The public names are in :mod:`swor.public`. They are loaded, and torch with them, when the first of them
-is used, so that ``swor --help`` does not wait for torch.
-"""
-
-from __future__ import annotations
-
-import warnings
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+
+from swor._checks import set_validate_values
+from swor.diagnostics.compare import compare
+from swor.diagnostics.enumeration import exact, exact_best_of
+from swor.diagnostics.groups import GroupStatistics, group_statistics
+from swor.diagnostics.moments import gradient_moments
+from swor.estimators.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.estimators.coupled import arm, arsm, disarm
+from swor.estimators.estimator import Estimator
+from swor.estimators.local import local_expectation, local_unordered_set
+from swor.estimators.rebar_relax import ControlVariate, rebar, relax
+from swor.estimators.registry import ESTIMATORS
+from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
+from swor.estimators.score_function import (
+    deterministic_sum_and_sample_sampled_baseline,
+    reinforce_batch_mean,
+    reinforce_greedy,
+    reinforce_moving_average,
+    reinforce_no_baseline,
+    reinforce_sampled_baseline,
+    reinforce_shared_sampled_baseline,
+    sum_and_sample_sampled_baseline,
+    sum_and_sample_shared_sampled_baseline,
+    unordered_set_no_baseline,
+)
+from swor.estimators.vimco import vimco
+from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
+from swor.rules.best_of import BestOf, best_of
+from swor.rules.best_of_independent import best_of_independent
+from swor.rules.importance import (
+    importance_weighted,
+    normalize,
+    normalized_importance_weighted,
+    risk,
+)
+from swor.rules.reinforce import rloo, single_sample
+from swor.rules.strata import stratified, systematic
+from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
+from swor.rules.unordered_set import murthy_variance, unordered_set
+from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.samplers.distinct_sequences import DistinctSequences
+from swor.samplers.distributions import sample
+from swor.samplers.products import Factorized
+from swor.samplers.programs import DistinctRuns
+from swor.samplers.sequence_model import SequenceModel
+from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
+from swor.samplers.strata import stratified_sample, systematic_sample
+from swor.samplers.streams import distinct_from_stream
+from swor.types import Sample, Scheme, Weights
 
 __version__ = version("swor")
 
-# Without NumPy, which swor does not use, torch warns when it is imported.
-warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-
-if TYPE_CHECKING:
-    from swor.public import *  # noqa: F403
-else:
-
-    def __getattr__(name: str) -> Any:
-        """Load the public names, all at once, when one is used that is not there yet."""
-        if name != "__all__" and name.startswith("__"):  # asked for by tools, such as __wrapped__
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        public = import_module("swor.public")
-        globals().update({each: getattr(public, each) for each in (*public.__all__, "__all__")})
-        if name not in globals():  # which has the modules of the package, too
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return globals()[name]
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__")})
+__all__ = [
+    "ESTIMATORS",
+    "Baseline",
+    "BestOf",
+    "ControlVariate",
+    "DistinctRuns",
+    "DistinctSequences",
+    "Estimator",
+    "Factorized",
+    "GroupStatistics",
+    "MovingAverage",
+    "Sample",
+    "Scheme",
+    "SequenceModel",
+    "Weights",
+    "ancestral_sample",
+    "arm",
+    "arsm",
+    "batch_mean",
+    "beam_search",
+    "best_of",
+    "best_of_independent",
+    "compare",
+    "deterministic_sum_and_sample",
+    "deterministic_sum_and_sample_sampled_baseline",
+    "disarm",
+    "distinct_from_stream",
+    "exact",
+    "exact_best_of",
+    "gradient_moments",
+    "greedy",
+    "group_statistics",
+    "gumbel_softmax",
+    "gumbel_top_k",
+    "importance_weighted",
+    "leave_one_out",
+    "local_expectation",
+    "local_unordered_set",
+    "log_prob_ordered",
+    "log_prob_set",
+    "murthy_variance",
+    "normalize",
+    "normalized_importance_weighted",
+    "raj",
+    "rebar",
+    "reinforce_batch_mean",
+    "reinforce_greedy",
+    "reinforce_moving_average",
+    "reinforce_no_baseline",
+    "reinforce_sampled_baseline",
+    "reinforce_shared_sampled_baseline",
+    "reinmax",
+    "relax",
+    "risk",
+    "rloo",
+    "sample",
+    "sampled_baseline",
+    "set_validate_values",
+    "single_sample",
+    "stochastic_beam_search",
+    "straight_through",
+    "stratified",
+    "stratified_sample",
+    "sum_and_sample",
+    "sum_and_sample_sampled_baseline",
+    "sum_and_sample_shared_sampled_baseline",
+    "systematic",
+    "systematic_sample",
+    "top_k_and_sample",
+    "unordered_set",
+    "unordered_set_no_baseline",
+    "vimco",
+    "with_replacement",
+]

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor.checks import check_finite, check_same, check_shape
+from swor._checks import check_finite, check_same, check_shape
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
@@ -93,8 +93,8 @@ class Weights:
 
     Attributes:
         weight: the weights $w_s$, (*batch, k).
-        control: the baseline weights $M_{ss'}$, row s, column s', (*batch, k, k); None if the rule has
-            no built-in baseline.
+        baseline_weights: the baseline weights $M_{ss'}$, row s, column s', (*batch, k, k); None if the
+            rule has no built-in baseline.
         log_p: the log-probability of each sample, with gradient, (*batch, k).
 
     >>> import swor
@@ -105,7 +105,7 @@ class Weights:
     """
 
     weight: Tensor
-    control: Tensor | None
+    baseline_weights: Tensor | None
     log_p: Tensor
 
     def mean(self, cost: Tensor) -> Tensor:
@@ -119,9 +119,9 @@ class Weights:
         return self._baseline(cost)
 
     def _baseline(self, cost: Tensor) -> Tensor:
-        if self.control is None:
+        if self.baseline_weights is None:
             return torch.zeros_like(cost)
-        return (self.control * cost.unsqueeze(-2)).sum(-1)
+        return (self.baseline_weights * cost.unsqueeze(-2)).sum(-1)
 
     def loss(
         self,
@@ -177,8 +177,10 @@ class Weights:
         self._check(log_p, "log_p")
         ratio = torch.exp((log_p - self.log_p).detach())
         ratio = ratio.masked_fill(self.log_p == -torch.inf, 0.0)
-        control = None if self.control is None else self.control * ratio.unsqueeze(-2)
-        return Weights(self.weight * ratio, control, log_p)
+        baseline_weights = (
+            None if self.baseline_weights is None else self.baseline_weights * ratio.unsqueeze(-2)
+        )
+        return Weights(self.weight * ratio, baseline_weights, log_p)
 
     def _subtract(self, cost: Tensor, baseline: str | float | Tensor) -> Tensor:
         if isinstance(baseline, Tensor):

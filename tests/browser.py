@@ -50,7 +50,9 @@ def visit(page: Path, script: str, tmp_path: Path) -> tuple[str, str]:
         "out.textContent = JSON.stringify([window.failures || [], result]);"
         "document.documentElement.replaceChildren(out); }, 300));</script>"
     )
-    html = page.read_text(encoding="utf-8").replace("<head>", "<head>" + PROBE, 1)
+    html = page.read_text(encoding="utf-8").replace(
+        "<head>", f'<head><base href="{page.parent.as_uri()}/">{PROBE}', 1
+    )
     probed = tmp_path / "probed.html"
     probed.write_text(
         html.replace("</body>\n</html>", probe + "</body>\n</html>"), encoding="utf-8"

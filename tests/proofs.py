@@ -16,8 +16,8 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.math.ratios import log_prob_ordered
+from swor.samplers._race import log_mass_outside
 from swor.samplers.distributions import support
-from swor.samplers.tree_race import log_mass_outside
 from swor.types import Cost, Scheme
 
 LOGITS = torch.tensor([[0.3, -0.8, 0.5], [1.1, 0.2, -0.4]], dtype=torch.float64)
@@ -196,7 +196,7 @@ class AllDraws:
 @contextmanager
 def scripted(draws: AllDraws) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("samplers.categorical", "samplers.factorized"):
+        for module in ("samplers.categorical", "samplers.products"):
             patch.setattr(f"swor.{module}.independent", draws.independent)
         patch.setattr("swor.estimators.local.gumbel_top_k", draws.gumbel_top_k)
         patch.setattr("swor.estimators.score_function.draw", draws.draw)

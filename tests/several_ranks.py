@@ -9,9 +9,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import swor
-from swor.experiments.runs.processes import Processes
-from swor.experiments.runs.task import seeded
-from swor.integrations.distributed import gumbel_top_k_sharded
+from reproduction.harness.processes import Processes
+from reproduction.harness.task import seeded
+from swor.samplers.sharded import gumbel_top_k_sharded
 
 SIZES = {2: (5, 200), 4: (3, 0, 130, 1)}  # uneven, an empty one, and one smaller than k + 1
 SHAPES = {"plain": (), "batch": (2, 3), "empty": (0,)}

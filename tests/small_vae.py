@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 from torch.distributions import Independent, OneHotCategorical
 
+from reproduction.harness.task import seeded
+from reproduction.vae.model import CategoricalVAE
+from reproduction.vae.settings import VAESettings
 from swor.diagnostics.enumeration import exact
-from swor.experiments.runs.task import seeded
-from swor.experiments.vae.model import CategoricalVAE
-from swor.experiments.vae.settings import VAESettings
 
 DIGITS = VAESettings(dims=2, epochs=2, keep_every=1, cpu=True)
 

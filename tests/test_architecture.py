@@ -9,27 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from swor.cli import COMMANDS
+from reproduction.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm")
 LAYERS = [
-    ["swor.checks"],
+    ["swor._checks"],
     ["swor.types"],
     ["swor.math"],
     ["swor.samplers"],
-    ["swor.baselines"],
+    ["swor.rules"],
     ["swor.estimators"],
-    ["swor.diagnostics", "swor.programs"],
-    ["swor.public"],
+    ["swor.diagnostics"],
     ["swor"],
     ["swor.integrations"],
-    ["swor.experiments"],
-    ["swor.experiments.runs"],
-    [f"swor.experiments.{name}" for name in EXPERIMENTS],
-    ["swor.experiments.best_of", "swor.experiments.explore", "swor.experiments.reproduce"],
-    ["swor.cli"],
-    ["swor.__main__"],
+    ["reproduction"],
+    ["reproduction.harness"],
+    [f"reproduction.{name}" for name in EXPERIMENTS],
+    ["reproduction.best_of"],
+    ["reproduction.reproduce"],
+    ["reproduction.cli"],
+    ["reproduction.__main__"],
 ]
 """From the bottom to the top. A package imports from itself and from the rows below its own."""
 
@@ -38,9 +38,10 @@ Graph = Mapping[str, set[str]]
 
 def modules() -> dict[str, Path]:
     found = {}
-    for path in sorted((ROOT / "swor").rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts).removesuffix(".__init__")] = path
+    for package in ("swor", "reproduction"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
     return found
 
 
@@ -75,7 +76,9 @@ def package(module: str) -> str:
     """The longest name in LAYERS that a module is in; top-level modules must be listed themselves."""
     listed = [name for row in LAYERS for name in row]
     fitting = [name for name in listed if module == name or module.startswith(f"{name}.")]
-    assert fitting and (fitting != ["swor"] or module == "swor"), f"{module} has no layer"
+    assert fitting and (fitting not in (["swor"], ["reproduction"]) or module in fitting), (
+        f"{module} has no layer"
+    )
     return max(fitting, key=len)
 
 
@@ -99,7 +102,7 @@ def test_a_cycle_and_an_upward_import_would_be_found() -> None:
     assert set(cycle({a: {b}, b: {a}})) == {a, b}
     assert upward({c: {a}, a: {b}}) == []
     assert upward({a: {c}}) == [f"{a} imports {c}"]
-    assert upward({"swor.experiments.vae.task": {"swor.experiments.tsp.task"}}) != []
+    assert upward({"reproduction.vae.task": {"reproduction.tsp.task"}}) != []
 
 
 def test_imports_for_type_checkers_count() -> None:
@@ -108,15 +111,11 @@ def test_imports_for_type_checkers_count() -> None:
     assert imports(ast.parse(source), known) == {"swor.samplers.a", "swor.types"}
 
 
-def test_experiments_have_no_loose_files() -> None:
-    assert [p.name for p in (ROOT / "swor" / "experiments").glob("*.py")] == ["__init__.py"]
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_have_one_shape(name: str) -> None:
-    files = {path.stem for path in (ROOT / "swor" / "experiments" / name).glob("*.py")}
+    files = {path.stem for path in (ROOT / "reproduction" / name).glob("*.py")}
     assert files >= {"__init__", "settings", "task", "figures", "command"}
     assert files & {"problem", "model"}
     commands = [c.function for c in COMMANDS.values() if f".{name}." in c.function]
     assert commands
-    assert all(c.startswith(f"swor.experiments.{name}.command:") for c in commands)
+    assert all(c.startswith(f"reproduction.{name}.command:") for c in commands)

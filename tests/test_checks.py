@@ -192,7 +192,7 @@ WRONG = [
     (swor.unordered_set, INDEPENDENT, "gumbel_top_k"),
     (swor.unordered_set, BEAMS, "stochastic_beam_search"),
     (swor.unordered_set, TOP, "gumbel_top_k"),
-    (swor.reinforce, DISTINCT, "with_replacement"),
+    (swor.rloo, DISTINCT, "with_replacement"),
     (swor.sum_and_sample, INDEPENDENT, "gumbel_top_k"),
     (swor.raj, BEAMS, "gumbel_top_k"),
     (swor.importance_weighted, INDEPENDENT, "gumbel_top_k"),

@@ -107,7 +107,7 @@ def test_bias_is_as_declared(name: str) -> None:
 def baseline_knows_the_sample(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
     drawn = swor.sample(dist, k, replacement=True, generator=generator)
     cost = f(drawn.value)
-    return swor.reinforce(drawn).loss(cost, baseline=cost.mean(-1, keepdim=True).detach())
+    return swor.rloo(drawn).loss(cost, baseline=cost.mean(-1, keepdim=True).detach())
 
 
 def twice_too_large(sample: swor.Sample) -> swor.Weights:
@@ -118,7 +118,7 @@ def twice_too_large(sample: swor.Sample) -> swor.Weights:
 def own_cost_in_the_mean(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
     drawn = swor.sample(dist, k, replacement=True, generator=generator)
     cost = f(drawn.value)
-    return swor.reinforce(drawn).loss(cost, baseline=cost.mean().detach())
+    return swor.rloo(drawn).loss(cost, baseline=cost.mean().detach())
 
 
 WRONG = {
@@ -142,8 +142,8 @@ WRONG = {
         swor.ESTIMATORS["unordered_set"], unbiased=False
     ),
     "unbiased and said to be biased, sampled": replace(swor.ESTIMATORS["arsm"], unbiased=False),
-    "unbiased without a proof": replace(swor.ESTIMATORS["reinforce"], proof=None),
-    "defined for nothing": replace(swor.ESTIMATORS["reinforce"], defined_for=lambda dist: False),
+    "unbiased without a proof": replace(swor.ESTIMATORS["rloo"], proof=None),
+    "defined for nothing": replace(swor.ESTIMATORS["rloo"], defined_for=lambda dist: False),
 }
 
 

@@ -15,7 +15,7 @@ ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
 RESULTS = sorted((ROOT / "results").glob("*/README.md"))
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
-SOURCES = [*(ROOT / "swor").rglob("*.py"), *(ROOT / "swor").rglob("*.html")]
+SOURCES = [path for part in ("swor", "reproduction") for path in (ROOT / part).rglob("*.py")]
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
 TESTED_ELSEWHERE = {"rl4co": "integrations/test_rl4co.py"}
 

@@ -37,8 +37,8 @@ def test_losses_are_finite_and_weights_sum_to_one(case):
     weights = swor.unordered_set(sample)
     tolerance = DTYPES[logits.dtype]
     assert (weights.weight.double().sum(-1) - 1).abs().max() <= tolerance
-    if weights.control is not None:
-        assert (weights.control.double().sum(-1) - 1).abs().max() <= tolerance
+    if weights.baseline_weights is not None:
+        assert (weights.baseline_weights.double().sum(-1) - 1).abs().max() <= tolerance
     cost = torch.randn(sample.log_p.shape, generator=seeded(seed)).to(logits.dtype)
     for rule in (swor.unordered_set, swor.sum_and_sample, swor.raj, swor.risk, swor.single_sample):
         loss = rule(sample).loss(cost)

@@ -13,7 +13,7 @@ from torch.func import grad, vmap
 
 import swor
 from swor.diagnostics.all_samples import all_samples
-from swor.math.subsets import tables
+from swor.math._subsets import tables
 
 RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == swor.Baseline.BUILT_IN}
 N = 4
@@ -67,7 +67,7 @@ def test_an_autocast_around_rules_changes_nothing(k: int) -> None:
 
     def numbers() -> list[torch.Tensor]:
         weights = swor.unordered_set(sample)
-        return [weights.weight, weights.control, swor.murthy_variance(sample, cost)]
+        return [weights.weight, weights.baseline_weights, swor.murthy_variance(sample, cost)]
 
     plain = numbers()
     with torch.autocast("cpu", dtype=torch.bfloat16):

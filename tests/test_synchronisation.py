@@ -55,7 +55,7 @@ def test_other_samples_and_estimates_read_no_value():
     log_probs, cost = without_values(5, 100).log_softmax(-1), torch.zeros(5, 4, device="meta")
     sample = swor.gumbel_top_k(log_probs, 4)
     estimates = [
-        swor.reinforce(swor.with_replacement(log_probs, 4)).loss(cost),
+        swor.rloo(swor.with_replacement(log_probs, 4)).loss(cost),
         swor.deterministic_sum_and_sample(swor.top_k_and_sample(log_probs, 4)).loss(cost),
         swor.murthy_variance(sample, cost),
         swor.best_of(sample, 2).loss(cost),

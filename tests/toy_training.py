@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, distributed, nn
 
-from swor.baselines import batch_mean
-from swor.experiments.runs.settings import MAY_CHANGE, TrainingSettings
-from swor.experiments.runs.task import Place, Task, seeded
-from swor.experiments.runs.training import train
+from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
+from reproduction.harness.task import Place, Task, seeded
+from reproduction.harness.training import train
+from swor.estimators.baselines import batch_mean
 
 SCRIPT = Path(__file__)
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parent.parent)}

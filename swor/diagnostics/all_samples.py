@@ -18,12 +18,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.checks import check_k
-from swor.math.integral import log_excess
+from swor._checks import check_k
+from swor.math._integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
+from swor.samplers._race import log_mass_outside
 from swor.samplers.categorical import likeliest
 from swor.samplers.strata import invert
-from swor.samplers.tree_race import log_mass_outside
 from swor.types import Sample, Scheme
 
 STEP = 0.25

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.checks import check_count, check_k
-from swor.diagnostics.bias import Reference, exact_reference, mean_of, z_score
-from swor.diagnostics.comparison import Comparison
-from swor.diagnostics.draws import looped
-from swor.diagnostics.measurement import Measurement, Row
-from swor.diagnostics.variance import (
+from swor._checks import check_count, check_k
+from swor.diagnostics._bias import Reference, exact_reference, mean_of, z_score
+from swor.diagnostics._gradients import looped
+from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.moments import (
     WARM_UP,
     GradientMoments,
     gradient_moments,
@@ -80,10 +79,10 @@ def compare(
 
     >>> logits = torch.zeros(6, requires_grad=True)
     >>> dist = torch.distributions.Categorical(logits=logits)
-    >>> names = ["unordered_set", "reinforce"]
+    >>> names = ["unordered_set", "rloo"]
     >>> result = compare(names, lambda x: x / 6, dist, parameters=[logits], k=3, repeats=200)
     >>> tuple(row.name for row in result.rows)
-    ('unordered_set', 'reinforce')
+    ('unordered_set', 'rloo')
     """
     check_k(k)
     entries = _entries(estimators)

@@ -1,21 +1,175 @@
-"""The result of a comparison: a table, a data frame, a plot and a recommendation."""
+"""The result of a comparison: measurements of every estimator, a table, a plot and a recommendation."""
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from swor.diagnostics.moments import GradientMoments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+import importlib
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from swor.diagnostics.measurement import Measurement, Row
-from swor.diagnostics.plot import plot
-from swor.diagnostics.recommend import recommend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
+
+BIASED_FROM = 6.0  # see swor.diagnostics._bias
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The measurements of an estimator at one k.
+
+    Attributes:
+        k: the number of samples.
+        evaluations: the number of evaluations of f for one estimate.
+        z: the z-score of its bias; NaN if there was no gradient to compare with.
+        moments: of its gradient.
+        seconds: the time of one estimate and its gradient.
+        eps: the rounding error of the gradients.
+    """
+
+    k: int
+    evaluations: int
+    z: float
+    moments: GradientMoments
+    seconds: float
+    eps: float
+
+    @property
+    def log_variance(self) -> float:
+        """The log of the trace of the covariance of the gradient; −inf if the trace is rounding error."""
+        m = self.moments
+        rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
+        trace = float(m.trace)
+        return -math.inf if trace <= rounding else math.log(trace)
+
+    @property
+    def log_variance_error(self) -> float:
+        """The standard error of ``log_variance``."""
+        constant = self.log_variance == -math.inf
+        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An estimator, measured at equal k and at equal evaluations.
+
+    Attributes:
+        name: of the estimator.
+        unbiased: as registered; None if it is not registered.
+        at_k: measured at equal k.
+        at_evaluations: measured at equal evaluations; None if even the smallest k needs more.
+    """
+
+    name: str
+    unbiased: bool | None
+    at_k: Measurement
+    at_evaluations: Measurement | None
+
+    @property
+    def looks_biased(self) -> bool:
+        """Whether it is registered as biased, or a bias was measured."""
+        return self.unbiased is False or self.at_k.z > BIASED_FROM
+
+
+def recommend(rows: Sequence[Row], evaluations: int) -> str:
+    """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
+    fair = {
+        row.name: row.at_evaluations
+        for row in rows
+        if row.at_evaluations is not None and not row.looks_biased
+    }
+    if not fair:
+        return (
+            f"None of these is unbiased and fits into {evaluations} evaluations; allow "
+            "more evaluations, or compare others, such as unordered_set."
+        )
+    order = sorted(fair, key=lambda name: fair[name].log_variance)
+    best = fair[order[0]]
+    return " ".join([_first(order[0], best), *_others(order[1:], fair, best)])
+
+
+def _first(name: str, best: Measurement) -> str:
+    variance = (
+        "no variance at all"
+        if best.log_variance == -math.inf
+        else f"log-variance {best.log_variance:.2f} ± {best.log_variance_error:.2f}"
+    )
+    return f"Use {name} with k = {best.k}: no sign of bias, {variance} at {best.evaluations} evaluations."
+
+
+def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -> list[str]:
+    """Name the estimators that are as good within the error, and by how much the next one is worse."""
+    close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
+    behind = [name for name in names if name not in close]
+    said = []
+    if close:
+        said.append(f"{_and(close)} {'is' if len(close) == 1 else 'are'} as good within the error.")
+    if behind:
+        gap = _gap(fair[behind[0]], best)
+        by = "" if gap == math.inf else f", with {math.exp(gap):.3g} times the variance"
+        said.append(f"{behind[0]} comes next{by}.")
+    return said
+
+
+def _gap(other: Measurement, best: Measurement) -> float:
+    same = other.log_variance == best.log_variance  # also where both are −inf
+    return 0.0 if same else other.log_variance - best.log_variance
+
+
+def _error(other: Measurement, best: Measurement) -> float:
+    return math.hypot(other.log_variance_error, best.log_variance_error)
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable for colour-blind readers
+
+
+def plot(rows: Sequence[Row], k: int, evaluations: int, ax: Axes) -> Axes:
+    """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
+    rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
+    measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
+    finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]
+    floor = min(finite, default=0.0) - 1.0
+    labels = {False: f"at k = {k}", True: f"at {evaluations} evaluations"}
+    for y, row in enumerate(rows):
+        colour = ORANGE if row.looks_biased else BLUE
+        _dot(ax, row.at_k, y + 0.15, floor, colour, solid=False)
+        if row.at_evaluations is not None:
+            _dot(ax, row.at_evaluations, y - 0.15, floor, colour, solid=True)
+    for solid, label in labels.items():
+        ax.plot([], [], "o", color=BLUE, mfc=BLUE if solid else "none", label=label)
+    if any(row.looks_biased for row in rows):
+        ax.plot([], [], "o", color=ORANGE, label="biased")
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_xlabel("log-variance of the gradient (◂: none at all)")
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _dot(ax: Axes, m: Measurement, y: float, floor: float, colour: str, *, solid: bool) -> None:
+    none = m.log_variance == -math.inf
+    ax.errorbar(
+        floor if none else m.log_variance,
+        y,
+        xerr=None if none else 2.0 * m.log_variance_error,
+        fmt="<" if none else "o",
+        color=colour,
+        mfc=colour if solid else "white",
+        capsize=2,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
-r"""Exact moments of an estimator, as a finite sum over all samples that it can draw.
+r"""Exact expectations and exact moments of estimators, as finite sums.
 
-$$E[e] = \sum_B p(B) \, e(B), \qquad \text{Cov}[e] = \sum_B p(B) \, (e(B) - E[e])(e(B) - E[e])^\top.$$
+$$E[e] = \sum_B p(B) \, e(B), \qquad \text{Cov}[e] = \sum_B p(B) \, (e(B) - E[e])(e(B) - E[e])^\top,$$
+
+where $B$ runs over all samples that an estimator can draw.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.baselines import Baseline, greedy
+from swor._checks import check_count
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
+from swor.estimators.baselines import Baseline, greedy
 from swor.estimators.score_function import Rule
+from swor.math._best_of.weights import ascending
 from swor.samplers.distributions import support
 from swor.types import Cost, Scheme, Weights
 
@@ -241,3 +245,34 @@ def _jacobian(y: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         torch.autograd.grad(yi, parameters, retain_graph=True, materialize_grads=True) for yi in y
     ]
     return torch.stack([torch.cat([g.flatten() for g in row]) for row in rows])
+
+
+def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) -> Tensor:
+    r"""The expected best of m draws, by enumerating the domain; differentiable.
+
+    $$J_m = \sum_j f_{(j)} (P_j^m - P_{j-1}^m), \qquad P_j = p_{(1)} + \dots + p_{(j)}$$
+
+    The expected maximum of $m$ independent draws, with all outcomes in ascending order of $f$. It is what
+    :func:`swor.best_of` estimates. Where outcomes tie, the gradient of $f$ is
+    that of the likelier one.
+
+    Args:
+        f: the value of every outcome, from (*batch, |D|, *event) to (*batch, |D|).
+        dist: a distribution small enough to be enumerated.
+        m: the number of draws, at least 1.
+        largest: True for the largest value, False for the smallest.
+
+    Returns:
+        (*batch,)
+
+    >>> dist = torch.distributions.Bernoulli(probs=torch.tensor(0.5))
+    >>> exact_best_of(lambda x: x, dist, 3)  # one success in three: 1 − 1/8
+    tensor(0.8750)
+    """
+    check_count("m", m)
+    domain = support(dist)
+    value = f(domain.value)
+    order = ascending((value if largest else -value).detach(), domain.log_p.detach())
+    below = domain.log_p.exp().gather(-1, order).cumsum(-1)
+    before = torch.cat([torch.zeros_like(below[..., :1]), below[..., :-1]], dim=-1)
+    return ((below**m - before**m) * value.gather(-1, order)).sum(-1)

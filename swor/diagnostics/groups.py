@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.estimators.unordered import murthy_variance, unordered_set
+from swor.rules.unordered_set import murthy_variance, unordered_set
 from swor.types import Sample, Scheme
 
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.baselines import Baseline
+from swor.estimators.baselines import Baseline
 from swor.estimators.score_function import Rule, ScoreFunctionEstimate
-from swor.samplers.distributions import can_be_listed, factorized
-from swor.samplers.schemes import SAMPLERS
+from swor.samplers.distributions import SAMPLERS, can_be_listed, factorized
 from swor.types import Cost, Scheme
 
 Proof = Literal["enumeration", "z-score"]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.baselines import MovingAverage
+from swor.estimators.baselines import MovingAverage
 from swor.estimators.rebar_relax import ControlVariate, rebar, relax
-from swor.estimators.relaxations import gumbel_softmax, straight_through
+from swor.estimators.relaxed import gumbel_softmax, straight_through
 from swor.estimators.score_function import reinforce_moving_average
 from swor.samplers.distributions import factorized
 from swor.types import Cost

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.checks import check_k
-from swor.estimators.unordered import unordered_set
-from swor.estimators.variables import evaluate, variables_of
+from swor._checks import check_k
+from swor.estimators._variables import evaluate, variables_of
+from swor.rules.unordered_set import unordered_set
 from swor.samplers.categorical import gumbel_top_k
 from swor.types import Cost, Weights
 

@@ -8,17 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.checks import may_validate
-from swor.estimators.gumbel_control import Control, draw_noise, estimate_gradient, squared_gradient
-from swor.estimators.relaxations import checked_temperature, tempered_softmax
-from swor.estimators.variables import (
+from swor._checks import may_validate
+from swor.estimators._gumbel_control import Control, draw_noise, estimate_gradient, squared_gradient
+from swor.estimators._variables import (
+    checked_temperature,
     evaluate,
     evaluate_relaxed,
     relaxable,
     surrogate,
+    tempered_softmax,
     variables_of,
 )
-from swor.samplers.factorized import Factorized
+from swor.samplers.products import Factorized
 from swor.types import Cost
 
 

@@ -6,10 +6,9 @@ from functools import partial
 
 from torch.distributions import Distribution
 
-from swor.estimators.arsm import arsm
-from swor.estimators.binary import arm, disarm
+from swor.estimators._variables import is_binary, is_relaxable
+from swor.estimators.coupled import arm, arsm, disarm
 from swor.estimators.estimator import Estimator, entry_of, lift
-from swor.estimators.importance import importance_weighted, normalized_importance_weighted, risk
 from swor.estimators.learned import (
     make_gumbel_softmax,
     make_moving_average,
@@ -19,7 +18,7 @@ from swor.estimators.learned import (
 )
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import rebar, relax
-from swor.estimators.relaxations import gumbel_softmax, reinmax, straight_through
+from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
 from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
@@ -32,12 +31,12 @@ from swor.estimators.score_function import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.single import reinforce, single_sample
-from swor.estimators.strata import stratified, systematic
-from swor.estimators.sums import deterministic_sum_and_sample, raj, sum_and_sample
-from swor.estimators.unordered import unordered_set
-from swor.estimators.variables import is_binary, is_relaxable
 from swor.estimators.vimco import vimco
+from swor.rules.importance import importance_weighted, normalized_importance_weighted, risk
+from swor.rules.reinforce import rloo, single_sample
+from swor.rules.strata import stratified, systematic
+from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
+from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import factorized
 from swor.types import Scheme
 
@@ -49,8 +48,8 @@ _RULES = {
     "single_sample": _unbiased(
         single_sample, _WITHOUT, equation="Kool et al. (2020), equation (8)"
     ),
-    "reinforce": _unbiased(
-        reinforce, _WITH, equation="Kool et al. (2020), equation (23); Kool et al. (2019b)"
+    "rloo": _unbiased(
+        rloo, _WITH, equation="Kool et al. (2020), equation (23); Kool et al. (2019b)"
     ),
     "unordered_set": _unbiased(
         unordered_set, _WITHOUT, equation="Kool et al. (2020), equation (17)"

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.baselines import Baseline, MovingAverage, compute_baseline
-from swor.estimators.single import reinforce
-from swor.estimators.sums import deterministic_sum_and_sample, sum_and_sample
-from swor.estimators.unordered import unordered_set
-from swor.samplers.schemes import draw
+from swor.estimators.baselines import Baseline, MovingAverage, compute_baseline
+from swor.rules.reinforce import rloo
+from swor.rules.sums import deterministic_sum_and_sample, sum_and_sample
+from swor.rules.unordered_set import unordered_set
+from swor.samplers.distributions import draw
 from swor.types import Cost, Sample, Scheme, Weights
 
 Rule = Callable[[Sample], Weights]
@@ -39,7 +39,7 @@ class ScoreFunctionEstimate:
         scheme: how the sample is drawn.
         baseline: what is subtracted from each cost.
 
-    >>> estimate = ScoreFunctionEstimate(reinforce, Scheme.WITH_REPLACEMENT, Baseline.SAMPLED)
+    >>> estimate = ScoreFunctionEstimate(rloo, Scheme.WITH_REPLACEMENT, Baseline.SAMPLED)
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
     >>> estimate(torch.ones_like, dist, 2), estimate.evaluations(2)
     (tensor([1., 1., 1., 1., 1.]), 4)
@@ -72,7 +72,7 @@ class ScoreFunctionEstimate:
 
 _WITH, _WITHOUT = Scheme.WITH_REPLACEMENT, Scheme.WITHOUT_REPLACEMENT
 
-reinforce_no_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.NONE)
+reinforce_no_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.NONE)
 """REINFORCE without a baseline: the mean over k independent samples.
 
 It is unbiased and uses k evaluations. Use it as a reference in comparisons.
@@ -83,7 +83,7 @@ References:
     | https://doi.org/10.1007/BF00992696
 """
 
-reinforce_sampled_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.SAMPLED)
+reinforce_sampled_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.SAMPLED)
 """REINFORCE with a sampled baseline: the cost of one additional sample for every term.
 
 It is unbiased and uses 2k evaluations.
@@ -97,7 +97,7 @@ References:
     | https://arxiv.org/abs/1810.04777
 """
 
-reinforce_shared_sampled_baseline = ScoreFunctionEstimate(reinforce, _WITH, Baseline.SHARED_SAMPLE)
+reinforce_shared_sampled_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.SHARED_SAMPLE)
 """REINFORCE with a sampled baseline: the cost of one additional sample that all terms share.
 
 It is unbiased and uses k + 1 evaluations.
@@ -111,7 +111,7 @@ References:
     | https://arxiv.org/abs/1810.04777
 """
 
-reinforce_batch_mean = ScoreFunctionEstimate(reinforce, _WITH, Baseline.BATCH_MEAN)
+reinforce_batch_mean = ScoreFunctionEstimate(rloo, _WITH, Baseline.BATCH_MEAN)
 """REINFORCE with the mean cost of the other elements of the batch as its baseline.
 
 It is unbiased and uses k evaluations. Use it where the elements of the batch have similar costs. There is
@@ -123,7 +123,7 @@ References:
     | https://doi.org/10.1007/BF00992696
 """
 
-reinforce_greedy = ScoreFunctionEstimate(reinforce, _WITH, Baseline.GREEDY)
+reinforce_greedy = ScoreFunctionEstimate(rloo, _WITH, Baseline.GREEDY)
 """REINFORCE with the cost of the most probable outcome as its baseline, also called self-critical training.
 
 It is unbiased and uses k + 1 evaluations.
@@ -226,4 +226,4 @@ def reinforce_moving_average(
     """
     drawn = draw(_WITH, dist, k, generator)
     cost = f(drawn.value)
-    return reinforce(drawn).loss(cost, baseline=average(cost))
+    return rloo(drawn).loss(cost, baseline=average(cost))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.checks import check_shape
+from swor._checks import check_shape
 from swor.samplers.distributions import sample
 from swor.types import Cost, score
 

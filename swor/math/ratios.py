@@ -1,8 +1,8 @@
 r"""Leave-one-out ratios and set probabilities: the choice of the method, and the last steps.
 
-Every method returns the same sums over parts of the set (:class:`swor.math.sets.LeftOut`). Here they become
-logarithms of ratios, or the probabilities of the first and the second draw, which rules use as weights. If
-no mass is left outside the set, every ratio is 1 by definition, without rounding.
+Every method returns the same sums over parts of the set (:class:`swor.math._interface.LeftOut`). Here they
+become logarithms of ratios, or the probabilities of the first and the second draw, which rules use as
+weights. If no mass is left outside the set, every ratio is 1 by definition, without rounding.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from swor.checks import (
+from swor._checks import (
     check_log_probs,
     check_normalized,
     check_not_nan,
     check_same,
     check_shape,
 )
-from swor.math import integral, orderings, subsets
-from swor.math.blocks import in_blocks, split
-from swor.math.logspace import log1mexp, log_remaining, working_dtype
-from swor.math.sets import interior
+from swor.math import _integral, _orderings, _subsets
+from swor.math._blocks import in_blocks, split
+from swor.math._interface import interior
+from swor.math._logspace import log1mexp, log_remaining, working_dtype
 
 Method = Literal["auto", "subsets", "integral", "orderings"]
 
-METHODS = {"subsets": subsets, "integral": integral, "orderings": orderings}
+METHODS = {"subsets": _subsets, "integral": _integral, "orderings": _orderings}
 LARGEST = {"auto": None, "subsets": 20, "integral": None, "orderings": 9}
 AUTO_SUBSETS = 10  # the recursion is faster for k up to here; see benchmarks/ratios.py
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.checks import (
+from swor._checks import (
     check_count,
     check_k,
     check_log_probs,
@@ -18,9 +18,9 @@ from swor.checks import (
     may_inspect,
     may_validate,
 )
-from swor.math.logspace import log_remaining, working_dtype
-from swor.samplers.outcomes import distinct, independent
-from swor.samplers.tree_race import log_mass_outside
+from swor.math._logspace import log_remaining, working_dtype
+from swor.samplers._distinct import distinct, independent
+from swor.samplers._race import log_mass_outside
 from swor.types import Sample, Scheme
 
 
@@ -84,7 +84,7 @@ def with_replacement(
 
     $$x_1, \dots, x_k \sim p$$
 
-    Use it for :func:`swor.reinforce`.
+    Use it for :func:`swor.rloo`.
 
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.checks import check_k, check_log_probs, check_normalized
-from swor.math.logspace import working_dtype
+from swor._checks import check_k, check_log_probs, check_normalized
+from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme
 
 

@@ -13,14 +13,12 @@ from five_outcomes import cost, generator, logits, moments
 from torch.distributions import Categorical, Independent, OneHotCategorical
 
 import swor
-from swor.diagnostics import bias
-from swor.diagnostics.streaming import start, update
-from swor.diagnostics.variance import GradientMoments
+from swor.diagnostics import _bias as bias
+from swor.diagnostics._streaming import start, update
+from swor.diagnostics.moments import GradientMoments
 
 
-def result(
-    names=("unordered_set", "reinforce", "reinforce_sampled_baseline", "risk"), k=3, **options
-):
+def result(names=("unordered_set", "rloo", "reinforce_sampled_baseline", "risk"), k=3, **options):
     parameter = logits()
     return swor.compare(
         names, cost, Categorical(logits=parameter), parameters=[parameter], k=k,
@@ -33,10 +31,10 @@ def test_compare_finds_bias_and_the_best() -> None:
     assert r.exact
     by_name = {row.name: row for row in r.rows}
     assert by_name["risk"].at_k.z > 6.0
-    for name in ("unordered_set", "reinforce", "reinforce_sampled_baseline"):
+    for name in ("unordered_set", "rloo", "reinforce_sampled_baseline"):
         assert by_name[name].at_k.z < 4.0
     assert r.evaluations == 6  # what the fresh samples take
-    assert by_name["reinforce"].at_evaluations.k == 6
+    assert by_name["rloo"].at_evaluations.k == 6
     assert by_name["reinforce_sampled_baseline"].at_evaluations.k == 3
     assert by_name["unordered_set"].at_evaluations.k == 5  # the whole domain
     assert by_name["unordered_set"].at_evaluations.log_variance == -math.inf
@@ -44,7 +42,7 @@ def test_compare_finds_bias_and_the_best() -> None:
 
 
 def test_compare_agrees_with_exact_variances() -> None:
-    r = result(("unordered_set", "reinforce"), repeats=20_000, evaluations=3)
+    r = result(("unordered_set", "rloo"), repeats=20_000, evaluations=3)
     for row in r.rows:
         entry = swor.ESTIMATORS[row.name]
         exact = math.log(float(moments(entry.rule, entry.scheme, 3).total_variance))
@@ -60,7 +58,7 @@ def test_compare_without_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not r.exact
     assert by_name["risk"].at_k.z > 6.0
     assert all(row.at_k.z < 4.0 for row in r.rows if row.name != "risk")
-    alone = result(("reinforce",))
+    alone = result(("rloo",))
     assert math.isnan(alone.rows[0].at_k.z)
 
 

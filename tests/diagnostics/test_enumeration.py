@@ -15,7 +15,7 @@ import swor
 from swor.diagnostics import enumeration
 from swor.diagnostics.all_samples import all_samples
 from swor.diagnostics.enumeration import exact_moments
-from swor.estimators.sums import sum_and_sample
+from swor.rules.sums import sum_and_sample
 from swor.types import Sample, Scheme, Weights
 
 WITHOUT, WITH, TOP = Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT, Scheme.TOP_K_AND_SAMPLE
@@ -24,7 +24,7 @@ WITHOUT, WITH, TOP = Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT, Scheme
 @pytest.mark.parametrize(
     ("rule", "scheme", "options"),
     [
-        (swor.reinforce, WITH, {"ordered": False}),
+        (swor.rloo, WITH, {"ordered": False}),
         (swor.unordered_set, WITHOUT, {"ordered": False, "kappa": False}),
         (swor.sum_and_sample, WITHOUT, {"kappa": False}),
         (swor.importance_weighted, WITHOUT, {"ordered": False}),
@@ -61,7 +61,7 @@ def brute_force_with_fresh_baselines(
 @pytest.mark.parametrize(
     ("rule", "scheme"),
     [
-        (swor.reinforce, WITH),
+        (swor.rloo, WITH),
         (swor.sum_and_sample, WITHOUT),
         (swor.deterministic_sum_and_sample, TOP),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from swor.diagnostics.streaming import start, update
+from swor.diagnostics._streaming import start, update
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -9,7 +9,7 @@ import torch
 from proofs import Problem, assert_unbiased
 
 import swor
-from swor.estimators import arsm as arsm_module
+from swor.estimators import coupled as arsm_module
 
 
 def test_arsm_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:

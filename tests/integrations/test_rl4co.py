@@ -205,7 +205,7 @@ class AllSamples:
 
 
 RULES = (
-    *("unordered_set", "reinforce", "reinforce_greedy", "unordered_set_no_baseline"),
+    *("unordered_set", "rloo", "reinforce_greedy", "unordered_set_no_baseline"),
     *("sum_and_sample", "raj", "single_sample"),
 )
 
@@ -221,7 +221,7 @@ def test_the_loss_is_unbiased(name, n, solutions, rules, monkeypatch):
     target = every.gradient(exact)
     assert max(g.abs().max() for g in target) > 1e-2
     for estimator in rules:
-        samples = AllSamples(every, 2, replacement=estimator.startswith("reinforce"))
+        samples = AllSamples(every, 2, replacement=estimator.startswith("rloo"))
         monkeypatch.setattr(swor, "stochastic_beam_search", samples)
         monkeypatch.setattr(swor, "ancestral_sample", samples)
         copies = every.td.expand(len(samples.index)).contiguous()
@@ -485,7 +485,7 @@ def test_every_rule_trains():
         for n, e in swor.ESTIMATORS.items()
         if e.rule and e.scheme in ("without_replacement", "with_replacement")
     ]
-    assert {"unordered_set", "reinforce", "sum_and_sample", "importance_weighted"} <= set(names)
+    assert {"unordered_set", "rloo", "sum_and_sample", "importance_weighted"} <= set(names)
     for name in names:
         module = small_module(estimator=name)
         module.log_metrics = lambda *_, **__: {}

@@ -10,7 +10,7 @@ from problems import log_probabilities, seeded
 from tiny_trainer import trainer
 
 import swor
-from swor.integrations.trl.groups import weighted
+from swor.integrations.trl._groups import weighted
 
 METRICS = [
     "mass_covered",

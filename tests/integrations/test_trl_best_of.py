@@ -14,7 +14,7 @@ from transformers import HfArgumentParser
 import swor
 from swor.integrations.transformers import completion_log_probs
 from swor.integrations.trl import UnorderedSetConfig
-from swor.integrations.trl.groups import best_of_weighted, weighted
+from swor.integrations.trl._groups import best_of_weighted, weighted
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

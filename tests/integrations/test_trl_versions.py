@@ -6,7 +6,7 @@ import pytest
 import trl
 from tiny_trainer import trainer
 
-from swor.integrations.trl import compatibility
+from swor.integrations.trl import _compatibility as compatibility
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -157,7 +157,7 @@ def test_more_can_be_drawn_until_there_are_no_more(llm):
 
 
 def test_the_engine_forgets_and_the_generator_decides(llm):
-    from swor.integrations.vllm.trees import TREES
+    from swor.integrations.vllm._trees import TREES
 
     def drawn(seed):
         return sample_completions(
@@ -299,8 +299,8 @@ class Batch:
 def test_the_interface_of_model_runner_v2():
     from vllm import SamplingParams
 
+    from swor.integrations.vllm._trees import TREES
     from swor.integrations.vllm.processor import DistinctProcessor
-    from swor.integrations.vllm.trees import TREES
 
     expected, generator, drawn = tables.completions(), seeded(), []
     for i in range(len(expected)):

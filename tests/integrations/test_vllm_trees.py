@@ -14,8 +14,8 @@ from tables import END, LENGTH, SYMBOLS, completions, logits
 
 import swor
 from swor.integrations.vllm import ENGINE, DistinctCompletions
+from swor.integrations.vllm._trees import Trees
 from swor.integrations.vllm.engine import check_engine, check_settings, own_pad_token_id
-from swor.integrations.vllm.trees import Trees
 
 SETTINGS = {"tree": "a", "temperature": 1.0, "top_k": None}
 

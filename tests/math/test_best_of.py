@@ -13,7 +13,7 @@ import pytest
 import torch
 from best_of_reference import TwoLevels
 
-from swor.math.best_of.weights import best_of_variance, best_of_weights
+from swor.math._best_of.weights import best_of_variance, best_of_weights
 
 METHODS = ["subsets", "integral"]
 

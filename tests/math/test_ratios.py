@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import swor
 from swor.math import ratios
-from swor.math.sets import interior
+from swor.math._interface import interior
 
 METHODS = ["orderings", "subsets", "integral"]
 
@@ -255,7 +255,7 @@ def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
         whole = numbers()
         for size in (1, 3 * 4 * 2**4, 3 * 12 * 800):
             with monkeypatch.context() as patch:
-                patch.setattr("swor.math.blocks.CACHED", size)
+                patch.setattr("swor.math._blocks.CACHED", size)
                 patch.setattr(ratios, "interior", counted)
                 for x, y in zip(numbers(), whole, strict=True):
                     torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)

@@ -123,7 +123,7 @@ def test_a_mask_may_leave_whole_blocks_empty(way, monkeypatch):
 
 @pytest.mark.parametrize("way", ["race", "blocks"])
 def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(way, monkeypatch):
-    for module in ("checks", "samplers.categorical", "samplers.outcomes"):
+    for module in ("_checks", "samplers.categorical", "samplers._distinct"):
         monkeypatch.setattr(f"swor.{module}.may_inspect", lambda *_: False)
     draw_by(way, monkeypatch)
     log_probs = torch.full((43,), -torch.inf)

@@ -12,7 +12,8 @@ from sampling_laws import draw_by
 from torch.profiler import ProfilerActivity, profile
 
 import swor
-from swor.samplers import outcomes, tree_race
+from swor.samplers import _distinct as outcomes
+from swor.samplers import _race as tree_race
 
 
 def peak_bytes(function: Callable[[], object]) -> int:

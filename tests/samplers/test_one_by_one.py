@@ -11,7 +11,7 @@ from problems import chi_square, log_probabilities, seeded
 from sampling_laws import DRAWS, check_order_and_sets
 
 import swor
-from swor.samplers.one_by_one import draw_one_by_one
+from swor.samplers._distinct import draw_one_by_one
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -62,7 +62,7 @@ def test_impossible_outcomes_have_no_mass():
 
 def test_compiled_code_draws_one_by_one_and_stays_one_graph(monkeypatch):
     log_probs = log_probabilities(64, 300).float()
-    monkeypatch.setattr("swor.samplers.outcomes.top_k_outcomes", None)  # the race is not used
+    monkeypatch.setattr("swor.samplers._distinct.top_k_outcomes", None)  # the race is not used
 
     def draw(log_probs):
         sample = swor.gumbel_top_k(log_probs, 3)

@@ -10,9 +10,9 @@ from problems import log_probabilities, seeded
 from sampling_laws import DRAWS, WAYS, draw_by
 
 import swor
-from swor.samplers import product
-from swor.samplers.beams import search
-from swor.samplers.race import perturb_children
+from swor.samplers import products as product
+from swor.samplers._beams import search
+from swor.samplers._race import perturb_children
 
 
 @pytest.mark.parametrize("draw", [*WAYS, "beams", "stream of a product", "fused"])

@@ -1,6 +1,6 @@
 """Distinct solutions of rl4co's policies, and training and evaluation with them."""
 
-from swor.integrations.rl4co.checks import check_version
+from swor.integrations.rl4co._checks import check_version
 
 check_version()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor.integrations.rl4co.rows import from_rows
+from swor.integrations.rl4co._decoding import from_rows
 from swor.integrations.rl4co.solutions import sample_solutions
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.integrations.rl4co.checks import check_env, check_instances, check_start
-from swor.integrations.rl4co.decoding import Decoder
-from swor.integrations.rl4co.rows import from_rows, rows_of, to_rows
+from swor.integrations.rl4co._checks import check_env, check_instances, check_start
+from swor.integrations.rl4co._decoding import Decoder, from_rows, rows_of, to_rows
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase

@@ -9,7 +9,7 @@ import torch
 from rl4co.models import RL4COLitModule
 from torch import Tensor
 
-from swor.integrations.rl4co.checks import check_env, check_policy
+from swor.integrations.rl4co._checks import check_env, check_policy
 from swor.integrations.rl4co.loss import parts_of, solution_loss
 from swor.integrations.rl4co.solutions import sample_solutions
 

@@ -82,7 +82,7 @@ def ancestral_solutions(
 ) -> Solutions:
     """Draw k independent solutions of every instance, with :func:`swor.ancestral_sample`.
 
-    For :func:`swor.reinforce` and the other rules of samples with replacement.
+    For :func:`swor.rloo` and the other rules of samples with replacement.
 
     Args:
         policy: as for :func:`sample_solutions`, likewise the others.

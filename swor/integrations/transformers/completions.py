@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor.checks import check_k
-from swor.integrations.transformers.catalogue import Catalogue
-from swor.integrations.transformers.head import Head
-from swor.integrations.transformers.networks import evaluating, network
-from swor.integrations.transformers.policy import CompletionPolicy
-from swor.integrations.transformers.processors import Processor
-from swor.integrations.transformers.prompts import (
+from swor._checks import check_k
+from swor.integrations.transformers._head import Head, Processor
+from swor.integrations.transformers._networks import evaluating, network, underlying
+from swor.integrations.transformers._policy import CompletionPolicy
+from swor.integrations.transformers._prompts import (
     Prompts,
     check_max_new_tokens,
     check_prompts,
     tokens_of,
     vocabulary,
 )
-from swor.integrations.transformers.scoring import Scorer, check_value
-from swor.integrations.transformers.shards import ranks_of
-from swor.integrations.transformers.wrappers import underlying
-from swor.samplers.sequence import ancestral_sample, beam_search, stochastic_beam_search
+from swor.integrations.transformers._ranks import ranks_of
+from swor.integrations.transformers._scoring import Scorer, check_value
+from swor.integrations.transformers.catalogue import Catalogue
+from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
 from swor.types import Sample
 
 if TYPE_CHECKING:
@@ -124,7 +122,7 @@ def ancestral_completions(
     chunk: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""Draw $k$ independent completions of every prompt, for :func:`swor.reinforce`.
+    r"""Draw $k$ independent completions of every prompt, for :func:`swor.rloo`.
 
     The completions have the distribution of ``model.generate(do_sample=True, num_return_sequences=k)``.
     The arguments and the result are those of :func:`sample_completions`.

@@ -1,6 +1,6 @@
 """A trainer for TRL: distinct completions of every prompt, weighted without bias."""
 
-from swor.integrations.trl.compatibility import check_methods
+from swor.integrations.trl._compatibility import check_methods
 
 check_methods()  # before anything is overridden
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trl import RLOOConfig
 
-from swor.checks import check_count
+from swor._checks import check_count
 
 
 @dataclass

@@ -13,18 +13,18 @@ from trl import RLOOConfig, RLOOTrainer
 from trl.models import unwrap_model_for_generation
 
 from swor.diagnostics.groups import group_statistics
-from swor.estimators.best_of import best_of
-from swor.estimators.unordered import unordered_set
 from swor.integrations.transformers import sample_completions
-from swor.integrations.trl.compatibility import accepted, check_attributes, known
-from swor.integrations.trl.groups import (
+from swor.integrations.trl._compatibility import accepted, check_attributes, known
+from swor.integrations.trl._groups import (
     best_of_weighted,
     cut,
     one_of_each,
     padded,
     weighted,
 )
-from swor.integrations.trl.settings import check_settings
+from swor.integrations.trl._settings import check_settings
+from swor.rules.best_of import best_of
+from swor.rules.unordered_set import unordered_set
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

@@ -2,7 +2,7 @@ r"""Distinct completions of prompts from a running engine, as many as turn out t
 
 Every draw is one request per prompt to the engine, whose cache of prefixes spares it what it has
 computed before. A logits processor keeps the tree of what was drawn and leaves it out
-(:mod:`swor.samplers.tree`), so that no token is spent on a completion that is there already.
+(:mod:`swor.samplers._tree`), so that no token is spent on a completion that is there already.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor.checks import check_count, check_k
+from swor._checks import check_count, check_k
+from swor.integrations.vllm._trees import Completion
 from swor.integrations.vllm.engine import Prompt, check_engine, check_settings, own_pad_token_id
-from swor.integrations.vllm.trees import Completion
-from swor.samplers.stream import threshold
+from swor.samplers._distinct import threshold
 from swor.types import Sample, Scheme
 
 if TYPE_CHECKING:

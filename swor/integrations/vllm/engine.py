@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from swor.checks import check_count
+from swor._checks import check_count
 
 if TYPE_CHECKING:
     from vllm import LLM

@@ -10,7 +10,7 @@ from vllm.v1.worker.gpu.sample.logits_processor.interface import (
     LogitsProcRequestState,
 )
 
-from swor.integrations.vllm.trees import TREES, Completion, Request
+from swor.integrations.vllm._trees import TREES, Completion, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

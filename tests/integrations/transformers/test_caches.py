@@ -10,9 +10,9 @@ from problems import seeded
 from tiny_models import LEFT, LENGTH, PROMPTS, masks, rows, tiny
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from swor.integrations.transformers import _caches as caches
 from swor.integrations.transformers import (
     ancestral_completions,
-    caches,
     completion_log_probs,
     sample_completions,
 )
@@ -61,7 +61,7 @@ class Copies:
             keep(cache, source, rows)
 
         monkeypatch.setattr(caches, "_move", count_moved)
-        monkeypatch.setattr("swor.integrations.transformers.policy.keep", count_grown)
+        monkeypatch.setattr("swor.integrations.transformers._policy.keep", count_grown)
 
 
 @torch.no_grad()
@@ -82,7 +82,7 @@ def test_beams_that_only_change_their_order_are_not_copied(monkeypatch):
             reordered.append(int((parents != torch.arange(before)).sum()))
         return arrange(parents, before)
 
-    monkeypatch.setattr("swor.integrations.transformers.policy.arrange", count_reordered)
+    monkeypatch.setattr("swor.integrations.transformers._policy.arrange", count_reordered)
     sample_completions(
         tiny("llama"), PROMPTS, LEFT, k=8, max_new_tokens=12, eos_token_id=[], generator=seeded()
     )

@@ -19,7 +19,7 @@ from swor.integrations.transformers import (
     completion_log_probs,
     sample_completions,
 )
-from swor.integrations.transformers.positions import position_limit
+from swor.integrations.transformers._networks import position_limit
 
 
 def mask_everything(tokens, logits):

@@ -42,7 +42,7 @@ def test_sets_of_completions_have_their_law(name, which):
 @pytest.mark.parametrize("k", [1, 3, 40])
 @pytest.mark.parametrize("name", NAMES)
 def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
+    monkeypatch.setattr("swor.samplers._race.SMALL", small)
     ids, mask = masks(name)
     with torch.no_grad():
         sample = sample_completions(
@@ -61,7 +61,7 @@ def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
 
 @pytest.mark.parametrize("small", [256, 1])
 def test_order_and_kappa_have_their_law_also_in_blocks(small, monkeypatch):
-    monkeypatch.setattr("swor.samplers.tree_race.SMALL", small)
+    monkeypatch.setattr("swor.samplers._race.SMALL", small)
     ids, mask = many("gpt2", 0)
     law = log_probs("gpt2", 0)
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_independent_completions(name):
         )
     law = {x: float(p.exp()) for x, p in log_probs(name, 1).items()}
     assert chi_square(Counter(rows(sample.value.flatten(0, 1))), law, 2 * DRAWS) > 1e-3
-    assert swor.reinforce(sample).weight.shape == (DRAWS, 2)
+    assert swor.rloo(sample).weight.shape == (DRAWS, 2)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,1 @@
+"""The reproduction of Kool et al. (2020): experiments, figures, tables and the report."""

@@ -1,0 +1,126 @@
+"""The appearance of estimators in all figures and tables: a label, colour, line and marker for each.
+
+Colour and marker say the family of an estimator. The line says its baseline: solid for one that is
+built in or learned, dotted for a sampled one, dashed for none; biased estimators are dash-dotted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from swor.estimators.registry import ESTIMATORS
+
+
+class Appearance(NamedTuple):
+    """How an estimator is drawn, in terms of matplotlib.
+
+    Attributes:
+        label: in legends and tables.
+        colour: of lines and markers.
+        line: "-", "--", ":" or "-.".
+        marker: of points; filled if the line is solid.
+    """
+
+    label: str
+    colour: str
+    line: str
+    marker: str
+
+    @property
+    def face(self) -> str:
+        """The colour inside a marker."""
+        return self.colour if self.line == "-" else "white"
+
+
+FAMILIES = {
+    "rloo": ("#444444", "s"),
+    "unordered_set": ("#0072b2", "o"),
+    "risk": ("#d55e00", "P"),
+    "sum_and_sample": ("#008a64", "v"),
+    "normalized_importance_weighted": ("#cc5f9b", "d"),
+    "deterministic_sum_and_sample": ("#b37700", "^"),
+    "reinforce_rollout": ("#3f9fdc", "<"),
+    "straight_through": ("#7a5cd6", "*"),
+    "relax": ("#a03e20", "X"),
+    "arsm": ("#b8348b", "h"),
+    "importance_weighted": ("#8a6fb0", "D"),
+    "reinforce_batch_mean": ("#8c8c8c", ">"),
+    "exact": ("#000000", "."),
+    "risk_beam_search": ("#000000", "p"),
+}
+"""Colours and markers; an estimator belongs to the longest of these names that its name begins with."""
+
+LABELS = {
+    "exact": ("Exact gradient", "--"),
+    "reinforce_no_baseline": ("REINFORCE, no baseline", "--"),
+    "reinforce_sampled_baseline": ("REINFORCE, sampled baseline", ":"),
+    "reinforce_shared_sampled_baseline": ("REINFORCE, shared sampled baseline", ":"),
+    "rloo": ("RLOO", "-"),
+    "reinforce_batch_mean": ("REINFORCE, batch mean", "-"),
+    "reinforce_rollout": ("REINFORCE, greedy rollout", "-"),
+    "deterministic_sum_and_sample": ("Deterministic sum-and-sample", "--"),
+    "deterministic_sum_and_sample_sampled_baseline": (
+        "Deterministic sum-and-sample, sampled baseline",
+        ":",
+    ),
+    "sum_and_sample": ("Stochastic sum-and-sample", "--"),
+    "sum_and_sample_sampled_baseline": ("Stochastic sum-and-sample, sampled baseline", ":"),
+    "sum_and_sample_shared_sampled_baseline": (
+        "Stochastic sum-and-sample, shared sampled baseline",
+        ":",
+    ),
+    "importance_weighted": ("Importance-weighted, built-in baseline", "-"),
+    "normalized_importance_weighted": ("Normalised importance-weighted", "-."),
+    "unordered_set_no_baseline": ("Unordered set, no baseline", "--"),
+    "unordered_set": ("Unordered set, built-in baseline", "-"),
+    "risk": ("RISK", "-."),
+    "risk_beam_search": ("RISK, beam search", "-."),
+    "arsm": ("ARSM", "-"),
+    "relax": ("RELAX", "-"),
+    "straight_through": ("Straight-through Gumbel-Softmax", "-."),
+}
+"""Labels and lines of the estimators that the figures of the paper compare."""
+
+OTHER_LABELS = {
+    "reinforce_moving_average": "REINFORCE, moving average",
+    "reinforce_greedy": "REINFORCE, greedy baseline",
+    "gumbel_softmax": "Gumbel-Softmax",
+    "reinmax": "ReinMax",
+    "rebar": "REBAR",
+    "arm": "ARM",
+    "disarm": "DisARM",
+}
+"""Spellings of other estimators; the rest have their name without underscores."""
+
+OTHERS = [
+    (colour, line)
+    for line in ("-", "--", "-.", ":")
+    for colour in ("#e69f00", "#56b4e9", "#8c564b", "#999999", "#6a3d9a", "#b2df8a")
+]
+
+
+def appearance(estimator: str) -> Appearance:
+    """Return how an estimator is drawn; one without a label here gets a colour and a line of its own.
+
+    >>> appearance("unordered_set")
+    Appearance(label='Unordered set, built-in baseline', colour='#0072b2', line='-', marker='o')
+    >>> appearance("local_expectation").label
+    'Local expectation'
+    """
+    if estimator in LABELS:
+        (label, line), (colour, marker) = LABELS[estimator], FAMILIES[family(estimator)]
+        return Appearance(label, colour, line, marker)
+    others = [name for name in ESTIMATORS if name not in LABELS]
+    colour, line = OTHERS[others.index(estimator) % len(OTHERS)]
+    label = OTHER_LABELS.get(estimator, estimator.replace("_", " ").capitalize())
+    return Appearance(label, colour, line, ".")
+
+
+def family(estimator: str) -> str:
+    """Return the family of an estimator, or an empty string if it has none.
+
+    >>> family("unordered_set_no_baseline"), family("vimco")
+    ('unordered_set', '')
+    """
+    fitting = [name for name in FAMILIES if estimator.startswith(name)]
+    return max(fitting, key=len, default="")

@@ -1,0 +1,216 @@
+"""The folder of a run: new, never overwritten, with its settings beside its results."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import math
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from reproduction.harness.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.figure import Figure
+
+
+DRAFT = ".draft"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within it, a full disk is an error that names the file and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise UserError(
+            f"{path} could not be written ({error.strerror}); expected room on the disk. Free some "
+            "space, and run the command again, or resume the run if it was training: what was "
+            "written before is whole."
+        ) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: yield a draft, which is flushed to the disk and then renamed.
+
+    Args:
+        path: the file; the draft is beside it and has the same suffix.
+    """
+    draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with writing(path):
+            yield draft
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())  # a rename may reach the disk before the content does
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what a process that was killed had begun to write; no other process may be writing."""
+    for draft in folder.rglob(f".*{DRAFT}*"):
+        draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    r"""A folder of results. Every file in it is complete, however the run ends.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     folder = create(Path(directory) / "run")
+    ...     folder.write_csv("squares.csv", [{"x": 1, "y": 1}, {"x": 2, "y": 4}]).read_text()
+    'x,y\n1,1\n2,4\n'
+    """
+
+    path: Path
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a text file as UTF-8 with Unix line ends."""
+        with replacing(self.path / name) as draft:
+            draft.write_text(text, encoding="utf-8", newline="\n")
+        return self.path / name
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> Path:
+        """Write a file that a person can read; infinities and NaN become strings."""
+        text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+        return self.write_text(name, text + "\n")
+
+    def write_csv(self, name: str, rows: Sequence[Mapping[str, object]]) -> Path:
+        """Write a table; the columns are the keys of the first row."""
+        text = StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.write_text(name, text.getvalue())
+
+    def write_figure(self, name: str, figure: Figure, *, dpi: int = 150) -> Path:
+        """Write a figure, in the format that the suffix of its name says."""
+        with replacing(self.path / name) as draft:
+            figure.savefig(draft, dpi=dpi)
+        return self.path / name
+
+    def write_settings(self, settings: DataclassInstance) -> Path:
+        """Write ``settings.json``: the settings, the command and the versions, also of resumed runs."""
+        path = self.path / "settings.json"
+        if not path.exists():
+            return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
+        stored = read_json(path)
+        again = {
+            "settings": asdict(settings),
+            "resumed": [*stored.get("resumed", []), provenance()],
+        }
+        return self.write_json(path.name, stored | again)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON that a run wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:  # such as an empty file, or bytes that are no text
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the JSON that a run wrote. Restore the file "
+            "from a copy, or start again in another folder."
+        ) from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} holds {type(content).__name__}; expected a JSON object that a run wrote. "
+            "Restore the file from a copy, or start again in another folder."
+        )
+    return content
+
+
+def create(path: Path) -> RunFolder:
+    """Make a new folder.
+
+    Args:
+        path: where; it must not exist, or be an empty folder.
+    """
+    require_new(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def require_new(path: Path) -> None:
+    """Refuse a path that is a file, or a folder with more in it than drafts of a killed process."""
+    if path.exists() and (not path.is_dir() or any(DRAFT not in p.name for p in path.iterdir())):
+        raise UserError(
+            f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
+            "Give another folder with --out, resume the run that is in it, or remove it first."
+        )
+
+
+def unused(parent: Path, name: str) -> Path:
+    """Return the first of ``parent/name-1``, ``parent/name-2``, … that does not exist."""
+    number = 1
+    while (path := parent / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def open_folder(
+    settings: DataclassInstance, name: str, *, out: Path | None, resume: Path | None = None
+) -> RunFolder:
+    """Return the folder of the run to resume, or make a new one with the settings in it.
+
+    Args:
+        settings: of the command.
+        name: a new folder is ``runs/NAME-1``, or a higher number, unless ``out`` is given.
+        out: the new folder, or None.
+        resume: the folder of the run to resume, or None.
+    """
+    if resume is not None and out is not None:
+        raise UserError(
+            f"--resume and --out {out} were given; expected one of them, since a run continues "
+            "in its own folder. Leave out --out."
+        )
+    if resume is not None:
+        return RunFolder(resume)
+    folder = create(out or unused(Path("runs"), name))
+    folder.write_settings(settings)
+    return folder
+
+
+def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
+    """Return the command, and the versions of the packages that it runs with."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
+    program = Path(sys.argv[0]).name
+    started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
+    command = shlex.join([*started, *sys.argv[1:]])
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return {
+        "command": command,
+        "versions": versions,
+        "processes": torch.distributed.get_world_size() if together else 1,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def plain(content: Any) -> Any:
+    """The same content in types that JSON has; infinities and NaN become strings."""
+    if isinstance(content, Mapping):
+        return {str(key): plain(item) for key, item in content.items()}
+    if isinstance(content, list | tuple):
+        return [plain(item) for item in content]
+    if isinstance(content, Path) or (isinstance(content, float) and not math.isfinite(content)):
+        return str(content)
+    return content

@@ -1,0 +1,94 @@
+"""Measurements of gradients: long tables that are written a row at a time, and can be continued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from reproduction.harness.folder import RunFolder, open_folder
+from reproduction.harness.lock import locked
+from reproduction.harness.settings import (
+    MeasurementSettings,
+    as_json,
+    read_settings,
+    require_same,
+)
+from swor.diagnostics._streaming import Stream, start, update
+
+Advance = Callable[[], None]
+
+
+class Job(NamedTuple):
+    """A part of a measurement.
+
+    Attributes:
+        name: what the progress bar shows.
+        draws: the number of gradients that it draws.
+        work: does it, and calls its argument after every draw.
+    """
+
+    name: str
+    draws: int
+    work: Callable[[Advance], None]
+
+
+def do(jobs: Sequence[Job]) -> None:
+    """Do the jobs one after the other, with a progress bar over all draws."""
+    from rich.progress import Progress
+
+    with Progress() as progress:
+        bar = progress.add_task("", total=sum(job.draws for job in jobs))
+        for job in jobs:
+            progress.update(bar, description=job.name)
+            job.work(lambda: progress.advance(bar))
+
+
+@contextmanager
+def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterator[RunFolder]:
+    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
+
+    Args:
+        settings: of the command; those of the folder to continue must be the same, except for those that
+            may change.
+        command: its name on the command line.
+        name: of a new folder in ``runs``, if the settings name none.
+    """
+    folder = open_folder(settings, name, out=settings.out, resume=settings.resume)
+    if settings.resume is not None:
+        before = read_settings(type(settings), folder.path)
+        require_same(as_json(before), settings, folder.path / "settings.json")
+    try:
+        with locked(folder.path):
+            if settings.resume is not None:
+                folder.write_settings(settings)
+            yield folder
+    except KeyboardInterrupt:
+        print(f"Stopped. Continue with: python -m reproduction {command} --resume {folder.path}")
+        raise
+
+
+def moments(
+    draw: Callable[[int], Tensor], draws: int, groups: tuple[int, ...], advance: Advance
+) -> Stream:
+    """Return the moments of draws of a gradient, with the total variance of groups of parameters.
+
+    Args:
+        draw: from the number of a draw to a gradient, (parameters,).
+        draws: how many.
+        groups: the number of parameters of each group.
+        advance: called after every draw.
+    """
+    stream = start(sum(groups), groups=groups)
+    for number in range(draws):
+        stream = update(stream, draw(number).unsqueeze(0))
+        advance()
+    return stream
+
+
+def flat_gradient(loss: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return the gradient of a scalar with respect to all parameters, (parameters,)."""
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])

@@ -1,0 +1,83 @@
+"""Tables: in Markdown, as pages of results have them, with means over seeds in their cells, or read back."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, TypeVar, get_type_hints
+
+from reproduction.harness.errors import UserError
+
+LEVEL = 0.95
+"""Of confidence intervals."""
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""Return a table: a line for the header, one for the rule below it, and one for each row.
+
+    >>> markdown(["estimator", "k"], [["unordered set", 4]])
+    '| estimator | k |\n| --- | --- |\n| unordered set | 4 |\n'
+    """
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def mean_and_interval(values: Sequence[float], digits: int) -> str:
+    """Format a mean with its confidence interval, which needs two values.
+
+    >>> mean_and_interval([1.0, 2.0, 3.0], 1), mean_and_interval([2.0], 2)
+    ('2.0 (-0.5 to 4.5)', '2.00')
+    """
+    mean = f"{fmean(values):.{digits}f}"
+    if len(values) < 2:
+        return mean
+    low, high = interval(values)
+    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
+
+    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
+    """
+    from scipy.stats import t
+
+    n, centre = len(values), fmean(values)
+    half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
+    return centre - half, centre + half
+
+
+def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
+    """Read the rows that a command has written as CSV; none if there is no table yet.
+
+    Args:
+        path: the table.
+        kind: a NamedTuple, whose fields are columns of the table.
+        command: the name of the command that writes it, for the error.
+    """
+    if not path.exists():
+        return []
+    columns = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [
+                kind(**{name: read(row[name]) for name, read in columns.items()})
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); expected the table that {command} wrote. Restore "
+            "the file, or start again in another folder."
+        ) from error
+
+
+def _reader(hint: Any) -> Callable[[str], Any]:
+    """From the text of a cell to a value; any text but an empty one would be true for bool itself."""
+    truth: Mapping[str, bool] = {"True": True, "False": False}
+    return truth.__getitem__ if hint is bool else hint

@@ -1,0 +1,123 @@
+"""The settings of the language model experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import tyro
+
+from reproduction.harness.best_of import check_best_of
+from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
+
+Reward = Literal["share", "exact"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMSettings(TrainingSettings):
+    """Train a small GPT from scratch to sort digits, by a reward for its completions.
+
+    Attributes:
+        epochs: number of epochs in all; a resumed run may be given more.
+        estimator: unordered_set of distinct completions, or rloo, the leave-one-out estimator
+            of independent ones.
+        k: completions per prompt.
+        digits: number of digits of a prompt.
+        base: number of different digits.
+        batch_size: prompts per step, shared by all processes.
+        learning_rate: of Adam.
+        layers: of the GPT.
+        width: of the GPT.
+        heads: of the GPT; they share the width.
+        validate_every: steps of an epoch, after which the model is validated.
+        validation_size: number of prompts to validate with.
+        reward: share, of the tokens that are right; or exact, 1 for the right answer and 0 for all
+            others.
+        supervised_until: train on right answers first, until this share of the validation prompts is
+            solved; 0 starts from random weights. All estimators of a seed have the same start.
+        supervised_by: how a prompt is solved then: greedy decoding may be right long before the model
+            is confident, sampled completions may not.
+        best_of: train for the best of this many independent completions, in the place of the mean;
+            at most k.
+        validate_best_of: also validate the mean reward of sampled completions, and the best of this
+            many; by default as many as best_of.
+    """
+
+    epochs: int = field(default=10, metadata=MAY_CHANGE)
+    estimator: Literal["unordered_set", "rloo"] = "unordered_set"
+    k: int = 4
+    digits: int = 5
+    base: int = 5
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    clip: float | None = 1.0
+    layers: int = 2
+    width: int = 64
+    heads: int = 4
+    validate_every: int = 100
+    validation_size: int = 500
+    reward: Reward = "share"
+    supervised_until: float = 0.0
+    supervised_by: Literal["greedy", "sampled"] = "greedy"
+    best_of: int | None = None
+    validate_best_of: int | None = None
+    log_every: int = 25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 2, "k", "base")
+        check_positive(self, "digits", "batch_size", "layers", "width", "heads")
+        check_positive(self, "learning_rate", "validate_every", "validation_size")
+        if self.estimator == "unordered_set" and self.k > self.completions:
+            raise UserError(
+                f"k is {self.k}, but there are only {self.completions} completions of {self.digits} "
+                "digits, and unordered_set draws distinct ones; expected at most as many. Lower --k, "
+                "or give more digits."
+            )
+        check_best_of(self, self.k)
+        check_positive(self, "validate_best_of")
+        if self.reward not in get_args(Reward):
+            raise UserError(f"reward is {self.reward!r}; expected {' or '.join(get_args(Reward))}.")
+        if not 0.0 <= self.supervised_until <= 1.0:
+            raise UserError(
+                f"supervised_until is {self.supervised_until}; expected a share, from 0 to 1."
+            )
+        if self.width % self.heads:
+            raise UserError(
+                f"width is {self.width} and heads {self.heads}; expected a width that the heads "
+                "can share. Choose a multiple."
+            )
+
+    @property
+    def completions(self) -> int:
+        """The number of completions; of those of up to 40 tokens, if there are longer ones."""
+        return sum((self.base + 1) ** length for length in range(min(self.digits + 1, 40) + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMFigures:
+    """Plot the metrics of runs of the command lm: a thin line for each run, a thick one for their mean.
+
+    A table has the steps that the runs need until they solve a share of the prompts.
+
+    Attributes:
+        runs: folders of runs of python -m reproduction lm, of the same number of steps.
+        target: this share.
+        measure: how a prompt is solved: by greedy decoding, or by sampled completions on average.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    target: float = 0.95
+    measure: Literal["greedy", "sampled"] = "greedy"
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction lm."
+            )
+        if not 0.0 < self.target <= 1.0:
+            raise UserError(f"target is {self.target}; expected a share above 0 and up to 1.")

@@ -1,0 +1,145 @@
+"""The command ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and use models."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from reproduction.harness.appearance import appearance
+from reproduction.harness.errors import UserError, check_memory
+from reproduction.harness.folder import open_folder, require_new
+from reproduction.harness.measurements import measuring
+from reproduction.harness.models import kept_models, kept_settings
+from reproduction.harness.settings import read_settings
+from reproduction.harness.task import seeded
+from reproduction.harness.training import run
+from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
+from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure
+from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.optimal import optimal_lengths
+from reproduction.tsp.outcomes import read_gaps, read_sampled
+from reproduction.tsp.problem import random_instances, read_instances
+from reproduction.tsp.ranking import ranking, ranking_table, sampled_table
+from reproduction.tsp.settings import (
+    ModelSettings,
+    TSPFigures,
+    TSPSettings,
+    TSPSolve,
+    TSPVariance,
+    check_distinct,
+)
+from reproduction.tsp.task import TourTask
+from reproduction.tsp.variance import REFERENCE, Subject, measure, model_to_measure
+from reproduction.tsp.variance_report import variance_figure, variance_table
+
+
+def tsp(settings: TSPSettings) -> Path:
+    """Train the Attention Model, and return the folder with metrics, checkpoint and model.
+
+    Args:
+        settings: of the run; with ``resume``, those of the run with what may change.
+    """
+    settings = with_start(settings.resolved())
+    return run(
+        lambda: TourTask(settings),
+        settings,
+        command="tsp",
+        name=f"tsp{settings.nodes}-{settings.estimator}",
+        kept=settings.model,
+    )
+
+
+def with_start(settings: TSPSettings) -> TSPSettings:
+    """Fill in the SHA-256 of the model that training starts from; it must not change afterwards."""
+    path = settings.start_from
+    if path is None:
+        return settings
+    if kept_settings(path, ModelSettings) != settings.model:
+        raise UserError(
+            f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
+            f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
+        )
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if settings.start_sha256 not in (None, found):
+        raise UserError(
+            f"{path} has changed since the run was started: its SHA-256 is {found}; expected "
+            f"{settings.start_sha256}. Restore the file, or start another run."
+        )
+    return replace(settings, start_sha256=found)
+
+
+def tsp_variance(settings: TSPVariance) -> Path:
+    """Measure gradient variances, and return the folder with the tables and variance.png.
+
+    Args:
+        settings: what to measure; with ``resume``, those of the measurement that is continued.
+    """
+    trained = read_settings(TSPSettings, settings.run)
+    check_distinct(REFERENCE, settings.k, trained.nodes)
+    models = kept_models(settings.run, "step", settings.steps)
+    generator = seeded(settings.seed, "instances")
+    instances = random_instances(settings.batch_size, trained.nodes, generator=generator)
+    with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
+        subject = Subject(model_to_measure(trained.model), models, instances)
+        measured, policies = measure(settings, subject, folder)
+        folder.write_text("variance.md", variance_table(settings, measured, policies))
+        trained_with = appearance(trained.estimator).label
+        folder.write_figure("variance.png", variance_figure(measured, policies, trained_with))
+    print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def tsp_solve(settings: TSPSolve) -> Path:
+    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it.
+
+    Args:
+        settings: what to solve.
+    """
+    if settings.out is not None:
+        require_new(settings.out)
+    model, instances = load_attention_model(settings.model), read_instances(settings.instances)
+    try:
+        check_memory(32.0 * settings.k * instances[..., 0].numel(), "the tours (--k)")
+        found = search(model, instances, settings.k, settings.seed)
+    except ValueError as error:  # such as more tours than there are
+        raise UserError(str(error)) from error
+    optimal = optimal_lengths(instances, progress=True) if settings.optimal else None
+    folder = open_folder(settings, "tsp-solve", out=settings.out)
+    folder.write_csv("tours.csv", tour_rows(found, optimal))
+    growth = growth_rows(model, instances, found)
+    folder.write_csv("growth.csv", growth)
+    shortest = None if optimal is None else float(optimal.mean())
+    folder.write_figure("growth.png", growth_figure(growth, shortest))
+    best = {method: tours.best() for method, tours in found.items()}
+    folder.write_figure("tours.png", tours_figure(instances, best))
+    summary = summary_table(found, optimal)
+    folder.write_text("summary.md", summary)
+    print(summary)
+    print(f"The tours are in {folder.path}")
+    return folder.path
+
+
+def tsp_figures(settings: TSPFigures) -> Path:
+    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder.
+
+    Args:
+        settings: what to draw.
+    """
+    gaps = read_gaps(settings.runs)
+    ranked = ranking(gaps)
+    place = {name: number for number, name in enumerate(ranked["estimator"])}
+    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
+    sampled.sort(key=lambda row: place[row.estimator])
+    folder = open_folder(settings, "tsp-figures", out=settings.out)
+    folder.write_csv("gaps.csv", gaps.to_dict("records"))
+    folder.write_csv("ranking.csv", ranked.to_dict("records"))
+    folder.write_text("ranking.md", ranking_table(ranked))
+    if sampled:
+        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
+        folder.write_text("sampled.md", sampled_table(sampled))
+    for axis in ("steps", "instances"):
+        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
+    print(ranked.to_string(index=False))
+    print(f"The figures are in {folder.path}")
+    return folder.path

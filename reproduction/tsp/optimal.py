@@ -1,0 +1,186 @@
+r"""Exact lengths of shortest tours, by integer programming, found once and remembered.
+
+$$\min \sum_e d_e x_e \quad \text{s.t.} \quad \sum_{e \ni i} x_e = 2, \quad x_e \in \{0, 1\}, \quad
+\sum_{e \in \delta(A)} x_e \ge 2.$$
+
+The last constraint forbids a tour of a part $A$ of the nodes; it is added for the parts that a
+solution falls into, until it is in one piece (Dantzig, Fulkerson and Johnson 1954). The parts that
+show while $x_e$ may still be fractional are the cheapest to find, so they come first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+
+import highspy
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from reproduction.harness.downloads import cache as default_cache
+from reproduction.harness.folder import replacing
+from reproduction.tsp.problem import check_instances, tour_length
+
+TOUCHED = 1e-6  # an edge of a fractional solution counts from here
+CHUNK = 100  # instances per file of the cache: what is lost when the solver is stopped
+
+
+def optimal_lengths(
+    instances: Tensor, *, cache: Path | None = None, jobs: int = 1, progress: bool = False
+) -> Tensor:
+    """Return the exact lengths of the shortest tours, (n,) in float64.
+
+    Args:
+        instances: (n, nodes, 2).
+        cache: the folder that remembers solved instances; by default ``swor/tsp`` in
+            ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        jobs: the number of processes.
+        progress: whether to show a progress bar.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     optimal_lengths(
+    ...         torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]]), cache=Path(folder)
+    ...     )
+    tensor([12.], dtype=torch.float64)
+    """
+    check_instances(instances)
+    chunks = instances.detach().cpu().double().split(CHUNK)
+    solved = _solve(chunks, default_cache() / "tsp" if cache is None else cache, jobs)
+    if progress:
+        from rich.progress import track
+
+        solved = track(solved, f"Shortest tours of {instances.shape[1]} nodes", total=len(chunks))
+    return torch.cat(list(solved)).to(instances.device)
+
+
+def _solve(chunks: tuple[Tensor, ...], folder: Path, jobs: int) -> Iterable[Tensor]:
+    if jobs == 1:
+        return (_remembered(chunk, folder) for chunk in chunks)
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(_remembered)(chunk, folder) for chunk in chunks)
+    lengths: Iterable[Tensor] = Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    return lengths
+
+
+def _remembered(chunk: Tensor, folder: Path) -> Tensor:
+    """Return lengths from the cache, after solving and adding those that are not there."""
+    array = chunk.numpy()
+    digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
+    path = folder / f"{digest}.npy"
+    if path.exists():
+        lengths = _read(path, len(chunk))
+        if lengths is not None:
+            return lengths
+        print(f"{path} is damaged. Its shortest tours are found again.")
+    tours = torch.tensor([shortest_tour(instance) for instance in array])
+    lengths = tour_length(chunk, tours.unsqueeze(1)).squeeze(1)
+    buffer = BytesIO()
+    np.save(buffer, lengths.numpy())
+    with replacing(path) as draft:
+        draft.write_bytes(buffer.getvalue() + hashlib.sha256(buffer.getvalue()).digest())
+    return lengths
+
+
+def _read(path: Path, count: int) -> Tensor | None:
+    """Lengths from a file of the cache; None if it is damaged.
+
+    The file is an array as NumPy writes it, and then its SHA-256. NumPy ignores what follows an array.
+    """
+    file = BytesIO(path.read_bytes())
+    try:
+        lengths = np.load(file)
+    except Exception:  # a damaged file can raise almost anything
+        return None
+    content, checksum = file.getvalue()[: file.tell()], file.read()
+    whole = checksum == hashlib.sha256(content).digest() or not checksum  # earlier files have none
+    fits = whole and getattr(lengths, "shape", None) == (count,) and np.isfinite(lengths).all()
+    return torch.from_numpy(lengths) if fits else None
+
+
+def shortest_tour(places: NDArray[np.float64]) -> list[int]:
+    """Return the nodes of an instance, (nodes, 2), in the order of a shortest tour.
+
+    >>> shortest_tour(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+    [0, 3, 1, 2]
+    """
+    if len(places) <= 3:
+        return list(range(len(places)))
+    program = _Program(places)
+    for integer in (False, True):
+        program.require(integer=integer)
+        while len(parts := program.parts()) > 1:
+            program.join(parts)
+    return parts[0]
+
+
+class _Program:
+    """The integer program of an instance, with the constraints found so far."""
+
+    def __init__(self, places: NDArray[np.float64]) -> None:
+        self.nodes = len(places)
+        self.ends = np.triu_indices(self.nodes, 1)
+        length = np.linalg.norm(places[self.ends[0]] - places[self.ends[1]], axis=-1)
+        self.edges = np.arange(len(length), dtype=np.int32)
+        self.highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        self.highs.silent()
+        options = {"threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9}  # exact, not nearly
+        for name, value in options.items():
+            self.highs.setOptionValue(name, value)
+        self.highs.addVars(len(length), np.zeros(len(length)), np.ones(len(length)))
+        self.highs.changeColsCost(len(length), self.edges, length)
+        for node in range(self.nodes):
+            self._add_row(2.0, 2.0, (self.ends[0] == node) | (self.ends[1] == node))
+
+    def _add_row(self, lower: float, upper: float, chosen: NDArray[np.bool_]) -> None:
+        edges = self.edges[chosen]
+        self.highs.addRow(lower, upper, len(edges), edges, np.ones(len(edges)))
+
+    def require(self, *, integer: bool) -> None:
+        """Allow integers only, or also fractions."""
+        kind = highspy.HighsVarType.kInteger if integer else highspy.HighsVarType.kContinuous
+        kinds = np.full(len(self.edges), int(kind), dtype=np.uint8)
+        self.highs.changeColsIntegrality(len(self.edges), self.edges, kinds)
+
+    def parts(self) -> list[list[int]]:
+        """Solve the program, and return the connected parts of the solution."""
+        self.highs.run()
+        status = self.highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise RuntimeError(
+                f"the solver stopped with the status {status}; expected an optimal solution. "
+                "Look for coordinates of very different sizes."
+            )
+        chosen = np.array(self.highs.getSolution().col_value) > TOUCHED
+        neighbours: list[list[int]] = [[] for _ in range(self.nodes)]
+        for i, j in zip(self.ends[0][chosen], self.ends[1][chosen], strict=True):
+            neighbours[i].append(int(j))
+            neighbours[j].append(int(i))
+        return _connected(neighbours)
+
+    def join(self, parts: list[list[int]]) -> None:
+        """Require that at least two edges leave every part."""
+        for part in parts:
+            self._add_row(2.0, np.inf, np.isin(self.ends[0], part) != np.isin(self.ends[1], part))
+
+
+def _connected(neighbours: list[list[int]]) -> list[list[int]]:
+    """Find the connected parts of a graph, each in depth-first order, so that a cycle is in its order."""
+    parts: list[list[int]] = []
+    seen: set[int] = set()
+    for root in range(len(neighbours)):
+        part: list[int] = []
+        stack = [root]
+        while stack:
+            if (node := stack.pop()) not in seen:
+                seen.add(node)
+                part.append(node)
+                stack.extend(neighbours[node])
+        if part:
+            parts.append(part)
+    return parts

@@ -1,0 +1,272 @@
+"""The settings of the travelling salesman experiment; the paper's by default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import tyro
+
+from reproduction.harness.best_of import check_best_of
+from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
+
+TOURS = 512  # in a batch of the paper, however many of them are of the same instance
+
+Name = Literal[
+    "reinforce_rollout",
+    "reinforce_batch_mean",
+    "rloo",
+    "sum_and_sample",
+    "unordered_set",
+    "normalized_importance_weighted",
+    "risk",
+    "risk_beam_search",
+]
+SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
+"""Estimators that draw one tour per instance, and compare it with other instances or models."""
+
+
+BLOCKS = 10
+"""Measured gradients are averaged in this many blocks, whose spread is that of the measured bias."""
+
+
+def check_estimator(name: str) -> None:
+    """Refuse a name that no estimator has."""
+    if name not in get_args(Name):
+        raise UserError(f"estimator is {name!r}; expected one of {', '.join(get_args(Name))}.")
+
+
+def tours(nodes: int) -> int:
+    """The number of tours, each with a start and a direction; above 20 nodes, that of 20.
+
+    >>> tours(3)
+    6
+    """
+    return math.factorial(min(nodes, 20))
+
+
+def check_distinct(estimator: Name, k: int, nodes: int) -> None:
+    """Refuse a number of distinct tours that do not exist."""
+    if k > tours(nodes):
+        raise UserError(
+            f"k is {k}, but there are only {tours(nodes)} tours of {nodes} nodes, and {estimator} "
+            "draws distinct ones; expected at most as many. Lower --k, or give more nodes."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Sizes of the Attention Model: 708 608 parameters by default.
+
+    Attributes:
+        width: of the embedding of a node.
+        heads: of every attention; they share the width.
+        layers: of the encoder.
+        hidden: width of the feed-forward part of a layer.
+        clip: logits lie between −clip and clip.
+    """
+
+    width: int = 128
+    heads: int = 8
+    layers: int = 3
+    hidden: int = 512
+    clip: tyro.conf.Suppress[float] = 10.0  # the option --clip is that of the gradient
+
+    def __post_init__(self) -> None:
+        check_positive(self, "width", "heads", "layers", "hidden", "clip")
+        if self.width % self.heads:
+            raise UserError(
+                f"width is {self.width} and heads {self.heads}; expected a width that the heads "
+                "can share. Choose a multiple."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPSettings(TrainingSettings):
+    """Train the Attention Model on random instances of the travelling salesman problem.
+
+    Attributes:
+        nodes: number of nodes of an instance.
+        estimator: of the gradient.
+        k: tours per instance; by default 4, or 1 for reinforce_rollout and reinforce_batch_mean.
+        steps: number of steps in all, a multiple of --validate-every; a resumed run may be given
+            more.
+        batch_size: instances in a step; by default 512 / k.
+        learning_rate: of Adam.
+        validate_every: steps of an epoch, after which the model is validated and a rollout baseline
+            may be replaced; by default 2500, or all steps if there are fewer.
+        validation_size: number of validation instances.
+        rollout_size: number of instances of the t-test that replaces a rollout baseline.
+        best_of: train for the shortest of this many independent tours, in the place of the mean;
+            for unordered_set and rloo, with k of this size or more.
+        validate_best_of: also validate the mean of sampled tours, and the shortest of this many; by
+            default as many as best_of.
+        start_from: a model.safetensors of another run, whose weights training starts from, with a new
+            optimiser; a rollout baseline starts from it too, without its first epoch. Give another
+            seed than that of the run, or it sees the same instances again.
+        model: sizes of the model.
+    """
+
+    nodes: int = 20
+    estimator: Name = "unordered_set"
+    k: int | None = None
+    steps: int = field(default=250_000, metadata=MAY_CHANGE)
+    batch_size: int | None = None
+    learning_rate: float = 1e-4
+    clip: float | None = 1.0
+    validate_every: int | None = None
+    validation_size: int = 10_000
+    rollout_size: int = 10_000
+    best_of: int | None = None
+    validate_best_of: int | None = None
+    start_from: Path | None = None
+    start_sha256: tyro.conf.Suppress[str | None] = None  # of that file, which the command fills in
+    model: ModelSettings = field(default_factory=ModelSettings)
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 2, "nodes", "rollout_size")
+        check_positive(
+            self, "k", "steps", "batch_size", "learning_rate", "validate_every", "validation_size"
+        )
+        check_estimator(self.estimator)
+        if self.estimator in SINGLE and self.samples != 1:
+            raise UserError(
+                f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
+                "k = 1. Leave k out."
+            )
+        if self.estimator not in (*SINGLE, "rloo"):
+            check_distinct(self.estimator, self.samples, self.nodes)
+        if self.estimator == "reinforce_batch_mean" and self.instances < 2:
+            raise UserError(
+                "batch_size is 1; expected at least two instances, to compare one with the others."
+            )
+        check_best_of(self, self.samples)
+        check_positive(self, "validate_best_of")
+        if self.steps % self.epoch_steps:
+            raise UserError(
+                f"steps is {self.steps}; expected a positive multiple of {self.epoch_steps}, the "
+                "steps between validations. Change one of --steps and --validate-every."
+            )
+        super().__post_init__()
+
+    @property
+    def samples(self) -> int:
+        """The number of tours per instance that is used."""
+        return (1 if self.estimator in SINGLE else 4) if self.k is None else self.k
+
+    @property
+    def instances(self) -> int:
+        """The batch size that is used."""
+        return max(TOURS // self.samples, 1) if self.batch_size is None else self.batch_size
+
+    @property
+    def epoch_steps(self) -> int:
+        """The number of steps of an epoch that is used."""
+        return min(2500, self.steps) if self.validate_every is None else self.validate_every
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs in all."""
+        return self.steps // self.epoch_steps
+
+    def resolved(self) -> TSPSettings:
+        """Return the settings with every default filled in, as a run stores them."""
+        return replace(
+            self,
+            k=self.samples,
+            batch_size=self.instances,
+            validate_every=self.epoch_steps,
+            validate_best_of=self.validate_best_of or self.best_of,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPVariance(MeasurementSettings):
+    """Measure the gradient variance and bias of the estimators of Figure 3 on kept models of a run.
+
+    Every estimator draws k tours of each instance of one fixed minibatch, whose instances interact by
+    batch norm. reinforce_rollout and reinforce_batch_mean, which train with one tour of each of k times
+    as many instances, draw k independent tours of each here, and sum_and_sample k - 1 tours and one for
+    its baseline.
+
+    Attributes:
+        run: folder of a run of python -m reproduction tsp with --keep-steps.
+        steps: which of the kept models to measure; by default all. A resumed measurement may be given
+            more.
+        estimators: which to measure; rloo, which the others are compared with, must be among them.
+            A resumed measurement may be given more.
+        k: number of tours of an instance.
+        batch_size: number of instances of the minibatch.
+        repetitions: gradients per estimator and model.
+        reference: gradients of unordered_set, which is unbiased, that the bias is measured against.
+    """
+
+    run: tyro.conf.Positional[Path]
+    steps: tuple[int, ...] = field(default=(), metadata=MAY_CHANGE)
+    estimators: tuple[Name, ...] = field(default=get_args(Name), metadata=MAY_CHANGE)
+    k: int = 4
+    batch_size: int = 128
+    repetitions: int = 300
+    reference: int = 600
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 2, "k", "batch_size")
+        check_at_least(self, BLOCKS, "repetitions", "reference")
+        for name in self.estimators:
+            check_estimator(name)
+        if "rloo" not in self.estimators:
+            raise UserError(
+                f"estimators is {self.estimators}; expected rloo among them, since the variance "
+                "of the others is compared with it. Add it."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPSolve:
+    """Find tours by greedy decoding, samples without replacement and beam search, and draw them.
+
+    Attributes:
+        model: the model.safetensors of a run of python -m reproduction tsp.
+        instances: .npz with an array 'instances' (n, nodes, 2), or .csv with columns instance, x, y.
+        k: number of tours of which the shortest is taken.
+        seed: seed of the samples.
+        optimal: also find the lengths of the shortest tours, exactly.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    model: tyro.conf.Positional[Path]
+    instances: tyro.conf.Positional[Path]
+    k: int = 16
+    seed: int = 0
+    optimal: bool = False
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "k")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPFigures:
+    """Plot the optimality gap of runs against training steps and against instances.
+
+    Attributes:
+        runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
+            command wrote before stands for the runs that were given to it.
+        smooth: number of validations that a point of a curve averages; 1 for none.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smooth: int = 3
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smooth")
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction tsp."
+            )

@@ -1,0 +1,290 @@
+r"""The variance and the bias of the estimators of Figure 3 on kept models, at equal numbers of tours.
+
+$$\sum_j \text{Var}[g_j], \qquad \lVert E[g] - \nabla L \rVert^2$$
+
+$L$ is the mean expected length of the tours of a fixed minibatch of instances, and $g$ an estimate of its
+gradient with respect to all parameters. The minibatch is fixed since its instances interact by batch norm.
+An estimator that trains with one tour of each of k times as many instances draws k independent tours of
+each instance here. The variance given the instances is the same: that of the mean of as many independent
+terms. What the measurement leaves out is the variance of the choice of instances, which is smaller for
+those estimators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import swor
+from reproduction.harness.appearance import appearance
+from reproduction.harness.folder import RunFolder
+from reproduction.harness.measurements import (
+    Advance,
+    Job,
+    do,
+    flat_gradient,
+    moments,
+)
+from reproduction.harness.models import kept_name, load_model
+from reproduction.harness.tables import read_table
+from reproduction.harness.task import seeded
+from reproduction.tsp.blocks import Blocks, keep_blocks, load_blocks, squared_norm
+from reproduction.tsp.model import AttentionModel
+from reproduction.tsp.problem import tour_length
+from reproduction.tsp.rollout import greedy_lengths
+from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
+from reproduction.tsp.task import (
+    TOUR_ESTIMATORS,
+    Draws,
+    TourEstimator,
+    independent,
+    likeliest,
+    surrogate,
+)
+from swor.diagnostics.groups import duplicates
+
+TABLE, POLICIES = "variance.csv", "policies.csv"
+REFERENCE: Name = "unordered_set"
+SAMPLED = 25  # times that k independent tours are drawn to describe a policy
+
+
+class Measurement(NamedTuple):
+    """An estimator on a model: a row of ``variance.csv``; errors are standard errors."""
+
+    step: int
+    estimator: str
+    k: int
+    repetitions: int
+    variance: float
+    variance_error: float
+    squared_bias: float
+    squared_bias_error: float
+
+
+class PolicyRow(NamedTuple):
+    """A model on the minibatch: a row of ``policies.csv``; means over independent tours."""
+
+    step: int
+    log_p: float
+    log_p_error: float
+    duplicates: float
+    duplicates_error: float
+    length: float
+    greedy_length: float
+    squared_gradient: float
+    squared_gradient_error: float
+
+
+class Subject(NamedTuple):
+    """The model, its weights by step, and the instances of the minibatch."""
+
+    model: AttentionModel
+    models: Mapping[int, Path]
+    instances: Tensor
+
+
+def model_to_measure(settings: ModelSettings) -> AttentionModel:
+    """Make a model whose batch norm leaves its running statistics as they are, in training mode too.
+
+    Greedy rollouts use these statistics, and must not depend on what was measured before.
+    """
+    model = AttentionModel(settings)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.momentum = 0.0
+    return model
+
+
+def measured_as(name: str, k: int) -> tuple[TourEstimator, int]:
+    """Return an estimator, and how many tours its rule has, so that it draws k tours of each instance."""
+    estimator = TOUR_ESTIMATORS[name]
+    if name in SINGLE:  # the mean of k estimates, each with the same baseline as in training
+        return replace(estimator, rule=swor.rloo), k
+    return estimator, k - 1 if estimator.baseline == "sampled" else k
+
+
+class Gradient:
+    """Draws of the gradient of the mean surrogate of the minibatch, (parameters,).
+
+    A greedy rollout is that of the model itself.
+
+    Args:
+        settings: of the measurement.
+        subject: the model, with the weights of the step, and the instances.
+        step: of the model.
+        name: of the estimator.
+        purpose: of the random numbers.
+    """
+
+    def __init__(
+        self, settings: TSPVariance, subject: Subject, step: int, name: str, purpose: str = "noise"
+    ) -> None:
+        self.model, self.instances = subject.model, subject.instances
+        self.place = (settings.seed, purpose, step, name)
+        self.estimator, self.k = measured_as(name, settings.k)
+        self.parameters = list(self.model.parameters())
+        self.size = sum(p.numel() for p in self.parameters)
+        self.rollout: Callable[[Tensor, Tensor], Tensor] | None = None
+        if self.estimator.baseline == "rollout":
+            greedy = greedy_lengths(self.model.eval(), self.instances).unsqueeze(-1)
+            self.rollout = lambda instances, cost: greedy
+        self.model.train()  # batch norm by the statistics of the minibatch, as in training
+
+    def __call__(self, number: int) -> Tensor:
+        """Return the gradient of a draw."""
+        noise = seeded(*self.place, number)
+        policy = self.model(self.instances)
+        sample = self.estimator.draw(policy, self.k, noise)
+        draws = Draws(policy, self.instances, sample, tour_length(self.instances, sample.value))
+        loss = surrogate(self.estimator, draws, noise, self.rollout)
+        return flat_gradient(loss.mean(), self.parameters)
+
+
+def repetitions(settings: TSPVariance, name: str) -> int:
+    """Return how often the gradient of an estimator is drawn; few times if it is not random."""
+    return BLOCKS if TOUR_ESTIMATORS[name].draw is likeliest else settings.repetitions
+
+
+class Measuring:
+    """A measurement in a folder: a job for every reference and every estimator that the folder lacks.
+
+    The reference of a model is kept in a file until all estimators have been compared with it. All files
+    are whole, and all noise depends on its place alone, so the measurement can be interrupted anywhere.
+
+    Args:
+        settings: of the measurement.
+        subject: what is measured.
+        folder: where the tables are.
+    """
+
+    def __init__(self, settings: TSPVariance, subject: Subject, folder: RunFolder) -> None:
+        self.settings, self.subject, self.folder = settings, subject, folder
+        self.measured = read_table(folder.path / TABLE, Measurement, "tsp-variance")
+        self.policies = read_table(folder.path / POLICIES, PolicyRow, "tsp-variance")
+
+    def jobs(self, step: int) -> list[Job]:
+        """Return what is left to do for a model."""
+        left, jobs = self.left(step), []
+        if left and not self.kept(step).exists():
+            work = partial(self.reference, step)
+            jobs.append(Job(f"step {step}, reference", self.settings.reference, work))
+        for name in left:
+            work = partial(self.estimator, step, name)
+            draws = repetitions(self.settings, name)
+            jobs.append(Job(f"step {step}, {appearance(name).label}", draws, work))
+        return jobs
+
+    def left(self, step: int) -> list[Name]:
+        """Return the estimators that have not been measured on a model."""
+        done = {m.estimator for m in self.measured if m.step == step}
+        return [name for name in self.settings.estimators if name not in done]
+
+    def kept(self, step: int) -> Path:
+        """Return the file of the reference of a model."""
+        return self.folder.path / f"reference-{kept_name('step', step)}"
+
+    def reference(self, step: int, advance: Advance) -> None:
+        """Draw the reference of a model, and describe its policy."""
+        subject, settings = self.subject, self.settings
+        load_model(subject.models[step], subject.model)
+        draw = Gradient(settings, subject, step, REFERENCE, "reference")
+        blocks = Blocks(draw, settings.reference, draw.size)
+        moments(blocks, settings.reference, (draw.size,), advance)
+        row = describe(settings, subject, step, *squared_norm(blocks.means()))
+        self.policies = [*(p for p in self.policies if p.step != step), row]
+        self.folder.write_csv(POLICIES, [p._asdict() for p in self.policies])
+        keep_blocks(self.kept(step), blocks.means())
+
+    def estimator(self, step: int, name: str, advance: Advance) -> None:
+        """Measure an estimator on a model."""
+        load_model(self.subject.models[step], self.subject.model)
+        draw, draws = (
+            Gradient(self.settings, self.subject, step, name),
+            repetitions(self.settings, name),
+        )
+        blocks = Blocks(draw, draws, draw.size)
+        stream = moments(blocks, draws, (draw.size,), advance)
+        bias = squared_norm(blocks.means() - load_blocks(self.kept(step), draw.size))
+        variance = (float(stream.total), float(stream.total_error))
+        self.measured.append(Measurement(step, name, draw.k, draws, *variance, *bias))
+        self.folder.write_csv(TABLE, with_ratios(self.measured))
+        if not self.left(step):
+            self.kept(step).unlink()
+
+
+def measure(
+    settings: TSPVariance, subject: Subject, folder: RunFolder
+) -> tuple[list[Measurement], list[PolicyRow]]:
+    """Measure what a folder lacks, with a progress bar, and return the whole tables."""
+    measuring = Measuring(settings, subject, folder)
+    do([job for step in subject.models for job in measuring.jobs(step)])
+    return measuring.measured, measuring.policies
+
+
+@torch.no_grad()
+def describe(
+    settings: TSPVariance, subject: Subject, step: int, gradient: float, gradient_error: float
+) -> PolicyRow:
+    """Describe a policy by independent tours.
+
+    Args:
+        settings: of the measurement.
+        subject: the model, with the weights of the step, and the instances.
+        step: of the model.
+        gradient: the squared norm of the gradient.
+        gradient_error: its standard error.
+    """
+    model, instances = subject.model, subject.instances
+    greedy = greedy_lengths(model.eval(), instances)
+    policy, noise = model.train()(instances), seeded(settings.seed, "policy", step)
+    rows = []
+    for _ in range(SAMPLED):
+        sample = independent(policy, settings.k, noise)
+        length = tour_length(instances, sample.value)
+        columns = (sample.log_p.mean(), duplicates(sample.value).mean(), length.mean())
+        rows.append(torch.stack(columns).double())
+    table = torch.stack(rows)
+    means, errors = table.mean(0).tolist(), (table.std(0) / SAMPLED**0.5).tolist()
+    return PolicyRow(
+        step=step,
+        log_p=means[0],
+        log_p_error=errors[0],
+        duplicates=means[1],
+        duplicates_error=errors[1],
+        length=means[2],
+        greedy_length=float(greedy.mean()),
+        squared_gradient=gradient,
+        squared_gradient_error=gradient_error,
+    )
+
+
+def with_ratios(measured: Sequence[Measurement]) -> list[dict[str, object]]:
+    """Return rows of a table, with variance and squared bias over the variance of RLOO."""
+    usual = {m.step: m for m in measured if m.estimator == "rloo"}
+    return [m._asdict() | ratios(m, usual.get(m.step)) for m in measured]
+
+
+def ratios(measurement: Measurement, usual: Measurement | None) -> dict[str, float | None]:
+    """Return variance and squared bias over the variance of another estimator, with standard errors.
+
+    Args:
+        measurement: an estimator on a model.
+        usual: the other estimator on the same model; None if it has not been measured yet.
+    """
+    out: dict[str, float | None] = {}
+    for name in ("variance", "squared_bias"):
+        out[f"relative_{name}"] = out[f"relative_{name}_error"] = None
+        if usual is not None:
+            value, error = getattr(measurement, name), getattr(measurement, f"{name}_error")
+            ratio = value / usual.variance
+            spread = math.hypot(error, ratio * usual.variance_error) / usual.variance
+            same = measurement == usual and name == "variance"
+            out |= {f"relative_{name}": ratio, f"relative_{name}_error": 0.0 if same else spread}
+    return out

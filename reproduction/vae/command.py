@@ -1,0 +1,94 @@
+"""The commands ``vae``, ``vae-variance`` and ``vae-figures``: train, measure and compare models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from reproduction.harness.appearance import appearance
+from reproduction.harness.errors import UserError
+from reproduction.harness.folder import open_folder
+from reproduction.harness.images import load
+from reproduction.harness.measurements import measuring
+from reproduction.harness.models import kept_models
+from reproduction.harness.processes import main_first
+from reproduction.harness.settings import read_settings
+from reproduction.harness.training import run
+from reproduction.vae.curves import elbo_table, read_curve, rows, short_names
+from reproduction.vae.figures import curves_figure, picture, variance_figure
+from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
+from reproduction.vae.task import VAETask, check_applies, check_sizes, make_vae
+from reproduction.vae.variance import (
+    Subject,
+    cases,
+    comparisons,
+    measure,
+    variance_table,
+)
+
+
+def vae(settings: VAESettings) -> Path:
+    """Train the VAE, and return the folder of the run.
+
+    Args:
+        settings: of the run; with ``resume``, those of the run with what may change.
+    """
+    settings = replace(settings, k=settings.samples)
+    check_sizes(settings)
+    check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
+
+    def task() -> VAETask:
+        images = main_first(lambda: load(settings.data, settings.data_dir), cpu=settings.cpu)
+        return VAETask(settings, images)
+
+    name = f"vae-{settings.data}-{settings.dims}-{settings.estimator}"
+    kept = replace(settings, data_dir=None, out=None, resume=None)
+    return run(task, settings, command="vae", name=name, kept=kept)
+
+
+def vae_variance(settings: VAEVariance) -> Path:
+    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png.
+
+    Args:
+        settings: what to measure; with ``resume``, those of the measurement that is continued.
+    """
+    trained = read_settings(VAESettings, settings.run)
+    models = kept_models(settings.run, "epoch", settings.epochs)
+    images = load(trained.data, settings.data_dir or trained.data_dir).train
+    if settings.records > len(images):
+        raise UserError(
+            f"records is {settings.records}; expected at most the {len(images)} training images."
+        )
+    compared = comparisons(settings, trained)
+    with measuring(settings, "vae-variance", f"{settings.run.name}-variance") as folder:
+        subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
+        measured = measure(settings, subject, cases(settings, compared, tuple(models)), folder)
+    at_last = [m for m in measured if m.epoch == max(models)]
+    folder.write_text("variance.md", variance_table(compared, at_last, trained.domain, settings))
+    trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
+    folder.write_figure("variance.png", variance_figure(compared, measured, trained_with))
+    print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def vae_figures(settings: VAEFigures) -> Path:
+    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run.
+
+    Args:
+        settings: what to plot.
+    """
+    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
+    curves = [
+        read_curve(path, name, split, settings.smoothing)
+        for name, path in runs.items()
+        for split in ("train", "valid")
+    ]
+    pictures = {n: picture(path, settings.columns, settings.data_dir) for n, path in runs.items()}
+    folder = open_folder(settings, "vae-figures", out=settings.out)
+    folder.write_csv("curves.csv", rows(curves))
+    folder.write_text("curves.md", elbo_table(curves))
+    folder.write_figure("curves.png", curves_figure(curves))
+    for name, figure in pictures.items():
+        folder.write_figure(f"images-{name}.png", figure)
+    print(f"The figures are in {folder.path}")
+    return folder.path

@@ -1,0 +1,167 @@
+"""The settings of the VAE experiment; the paper's by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import tyro
+
+from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.images import Name
+from reproduction.harness.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
+from reproduction.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
+from swor.estimators.registry import ESTIMATORS
+
+OutputBias = Literal["zero", "mean-image"]
+
+METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
+"""Estimators of the ELBO; VIMCO has an objective of its own."""
+
+
+def check_estimator(name: str) -> None:
+    """Refuse a name that no estimator has."""
+    if name not in METHODS:
+        raise UserError(
+            f"there is no estimator {name!r}; expected one of {', '.join(sorted(METHODS))}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAESettings(TrainingSettings):
+    """Train the categorical VAE.
+
+    Attributes:
+        epochs: number of epochs in all; a resumed run may be given more.
+        estimator: any of swor.ESTIMATORS that applies.
+        k: number of samples per image; by default the paper's for the estimator, 4 or 1.
+        dims: number of latent variables; the paper has 2 (the small domain) and 20 (the large one).
+        categories: number of categories of each.
+        data: digits (included with scikit-learn), mnist (thresholded at one half) or
+            binarized-mnist.
+        data_dir: folder of the data files; by default SWOR_DATA, or else a download.
+        batch_size: images per step, shared by all processes.
+        learning_rate: of Adam; by default the paper's for the estimator.
+        output_bias: what the biases of the decoder's output start from: zero, as in the paper, or
+            mean-image, the logits of the mean training image.
+    """
+
+    epochs: int = field(default=10, metadata=MAY_CHANGE)
+    estimator: str = "unordered_set"
+    k: int | None = None
+    dims: int = 20
+    categories: int = 10
+    data: Name = "digits"
+    data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
+    batch_size: int = 200
+    learning_rate: float | None = None
+    output_bias: OutputBias = "zero"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_estimator(self.estimator)
+        check_positive(self, "k", "dims", "batch_size", "learning_rate")
+        check_at_least(self, 2, "categories")
+        if self.output_bias not in get_args(OutputBias):
+            raise UserError(
+                f"output_bias is {self.output_bias!r}; expected one of "
+                f"{', '.join(get_args(OutputBias))}."
+            )
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that is used."""
+        return paper_k(self.estimator) if self.k is None else self.k
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that is used."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return LEARNING_RATES.get(self.estimator, 1e-3)
+
+    @property
+    def domain(self) -> Domain:
+        """The data and the outcomes of the latent variable."""
+        return Domain(self.data, self.dims, self.categories)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEVariance(MeasurementSettings):
+    """Measure the gradient variance of estimators on the kept models of a run.
+
+    The released code of the paper measures with --records 200 --new-minibatch --kl-in-cost, and reports
+    encoder and decoder together.
+
+    Attributes:
+        run: folder of a run of python -m reproduction vae with --keep-every; the paper trains it with
+            --estimator rloo.
+        estimators: which to measure; by default those of Table 1.
+        k: number of samples at equal k, and of evaluations at equal evaluations.
+        repetitions: gradients per estimator on the last model.
+        repetitions_before: gradients per estimator on the models before it; by default as many.
+        records: size of the minibatch: the first training images.
+        new_minibatch: draw another minibatch for every repetition, as the released code of the
+            paper does, so that the variance includes that of the data.
+        kl_in_cost: make the KL a part of the cost, as the released code of the paper does, which adds
+            variance to estimators without a baseline; arsm always has the sampled one there.
+        warm_up: steps that train what an estimator learns on the model beforehand.
+        epochs: which of the kept models to measure; by default all.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+    """
+
+    run: tyro.conf.Positional[Path]
+    estimators: tuple[str, ...] = tuple(PAPER)
+    k: int = 4
+    repetitions: int = 1000
+    repetitions_before: int | None = None
+    records: int = 100
+    new_minibatch: bool = False
+    kl_in_cost: bool = False
+    warm_up: int = 500
+    epochs: tuple[int, ...] = ()
+    data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "k", "records")
+        # A variance with a standard error needs three gradients.
+        check_at_least(self, 3, "repetitions", "repetitions_before")
+        if not self.estimators:
+            raise UserError("no estimators were given; expected at least one, or leave them out.")
+        for estimator in self.estimators:
+            check_estimator(estimator)
+
+    @property
+    def before(self) -> int:
+        """The number of repetitions on the models before the last."""
+        return self.repetitions if self.repetitions_before is None else self.repetitions_before
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEFigures:
+    """Plot training and validation curves of runs, and draw images that their models make.
+
+    Runs that differ in their seed alone share an entry of the legend and a row of the table.
+
+    Attributes:
+        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions.
+        smoothing: number of neighbouring points that the smoothed curves average.
+        columns: images per row of a picture.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smoothing: int = 5
+    columns: int = 12
+    data_dir: Path | None = None
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smoothing")
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction vae."
+            )

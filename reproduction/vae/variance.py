@@ -1,0 +1,251 @@
+"""Table 1: the gradient variance of estimators on the same models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from reproduction.harness.appearance import appearance
+from reproduction.harness.folder import RunFolder
+from reproduction.harness.measurements import (
+    Advance,
+    Job,
+    do,
+    flat_gradient,
+    moments,
+)
+from reproduction.harness.models import load_model
+from reproduction.harness.tables import markdown, read_table
+from reproduction.harness.task import seeded
+from reproduction.vae.model import CategoricalVAE, uniform
+from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_variance
+from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
+from reproduction.vae.task import check_applies, surrogate
+from swor.estimators.learned import warm_up
+
+PARTS = ("encoder", "decoder", "both")
+TABLE = "variance.csv"
+EQUAL = ("encoder, equal k", "encoder, equal evaluations")
+COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
+
+
+class Row(NamedTuple):
+    """The k of an estimator in each of the three comparisons."""
+
+    estimator: str
+    paper_k: int
+    equal_k: int
+    equal_evaluations: int
+
+
+class Case(NamedTuple):
+    """A measurement to make: an estimator with a k on a model."""
+
+    epoch: int
+    estimator: str
+    k: int
+    repetitions: int
+
+    @property
+    def name(self) -> str:
+        """What the progress bar shows."""
+        return f"epoch {self.epoch}, {appearance(self.estimator).label}, k = {self.k}"
+
+
+class Measurement(NamedTuple):
+    """The log-variance of an estimator on a model: a row of ``variance.csv``."""
+
+    epoch: int
+    estimator: str
+    k: int
+    evaluations: int
+    part: str
+    log_variance: float
+    standard_error: float
+    repetitions: int
+
+
+class Subject(NamedTuple):
+    """The model, its data and its weights, of which gradients are taken."""
+
+    vae: CategoricalVAE
+    images: Tensor
+    models: Mapping[int, Path]  # weights of the former, by epoch
+    domain: Domain
+
+
+def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
+    """Return the k of every estimator in the paper, at equal k, and at equal evaluations.
+
+    An estimator that needs more evaluations even for k = 1 has k = 1.
+    """
+    n, c = trained.dims, trained.categories
+    rows = []
+    for name in settings.estimators:
+        count = {k: METHODS[name].evaluations(k, uniform(n, c)) for k in range(1, settings.k + 1)}
+        fits = [k for k, evaluations in count.items() if evaluations <= settings.k]
+        usual = PAPER[name].k if name in PAPER else settings.k
+        rows.append(Row(name, usual, settings.k if fits else 1, max(fits, default=1)))
+        for k in {*rows[-1][1:]}:
+            check_applies(name, n, c, k)
+    return rows
+
+
+def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
+    """Return what to measure: every estimator with each of its k on every model."""
+    repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
+    return [
+        Case(epoch, row.estimator, k, repetitions[epoch])
+        for epoch in epochs
+        for row in rows
+        for k in sorted({*row[1:]})
+    ]
+
+
+def measure(
+    settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
+) -> list[Measurement]:
+    """Make the measurements that a folder lacks, write each at once, and return all of them."""
+    measured = read_table(folder.path / TABLE, Measurement, "vae-variance")
+    done = {(m.epoch, m.estimator, m.k) for m in measured}
+
+    def work(case: Case, advance: Advance) -> None:
+        load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
+        draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
+        measured.extend(measure_case(case, draw, advance))
+        rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
+        folder.write_csv(TABLE, rows)
+
+    do(
+        [
+            Job(case.name, case.repetitions, partial(work, case))
+            for case in todo
+            if case[:3] not in done
+        ]
+    )
+    return measured
+
+
+def measure_case(case: Case, gradient: Gradient, advance: Advance) -> list[Measurement]:
+    """Measure the log-variances of a case: those of the encoder, the decoder and both.
+
+    Args:
+        case: what is measured.
+        gradient: draws of it.
+        advance: called after every draw.
+    """
+    stream = moments(gradient, case.repetitions, gradient.sizes, advance)
+    variances = [*stream.variance.tolist(), float(stream.total)]
+    errors = [*stream.variance_error.tolist(), float(stream.total_error)]
+    return [
+        Measurement(*case[:3], gradient.evaluations, part, *_log(variance, error), case.repetitions)
+        for part, variance, error in zip(PARTS, variances, errors, strict=True)
+    ]
+
+
+def _log(variance: float, error: float) -> tuple[float, float]:
+    """Return the logarithm of a variance, −inf for none, and the standard error of the logarithm."""
+    return (math.log(variance), error / variance) if variance > 0.0 else (-math.inf, 0.0)
+
+
+def _paper(measurement: Measurement, domain: Domain) -> float | None:
+    """Return the number in the paper, which is that of encoder and decoder together at the paper's k."""
+    same = (measurement.part, measurement.k) == ("both", paper_k(measurement.estimator))
+    return paper_log_variance(measurement.estimator, domain) if same else None
+
+
+class Gradient:
+    """Draws of the gradient of the mean −ELBO of a minibatch, encoder before decoder, flattened.
+
+    An estimator that learns is made, and trained on the model before the first draw.
+    """
+
+    def __init__(
+        self, settings: VAEVariance, vae: CategoricalVAE, images: Tensor, name: str, k: int
+    ) -> None:
+        self.settings, self.vae, self.images = settings, vae, images
+        self.name, self.k = name, k
+        networks = (list(vae.encoder.parameters()), list(vae.decoder.parameters()))
+        self.parameters = [p for network in networks for p in network]
+        self.sizes = tuple(sum(p.numel() for p in network) for network in networks)
+        with torch.no_grad():
+            self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
+        weights = seeded(settings.seed, "method", name, k)
+        self.estimate = METHODS[name].make(uniform(vae.n, vae.c), generator=weights)
+        warm_up(self.estimate, lambda step: self.loss(step, "control"), settings.warm_up)
+
+    def minibatch(self, number: int) -> Tensor:
+        """Return the first records, or new ones for every draw."""
+        records = self.settings.records
+        if not self.settings.new_minibatch:
+            return self.images[:records].float()
+        generator = seeded(self.settings.seed, "minibatch", number)
+        rows = torch.randint(len(self.images), (records,), generator=generator)
+        return self.images[rows].float()
+
+    def loss(self, number: int, purpose: str) -> Tensor:
+        """Return the surrogate of a draw, averaged over the minibatch."""
+        vae, name, k, x = self.vae, self.name, self.k, self.minibatch(number)
+        noise = seeded(self.settings.seed, purpose, name, k, number)
+        posterior = vae.posterior(x)
+        kl = vae.divergence(posterior)
+        inside = self.settings.kl_in_cost
+        loss = surrogate(vae, name, self.estimate, x, posterior, kl, k, noise, kl_in_cost=inside)
+        return loss.mean()
+
+    def __call__(self, number: int) -> Tensor:
+        """Return the gradient of a draw, (parameters,)."""
+        return flat_gradient(self.loss(number, "noise"), self.parameters)
+
+
+def variance_table(
+    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, settings: VAEVariance
+) -> str:
+    """Return the table, with standard errors, beside the paper's numbers.
+
+    Args:
+        rows: the estimators, and which k they are compared at.
+        measured: the log-variances on one model.
+        domain: what the model was trained on.
+        settings: how they were measured.
+    """
+    by_key = {(m.estimator, m.k, m.part): m for m in measured}
+    lines = []
+    for row in rows:
+        parts = [by_key[row.estimator, row.paper_k, part] for part in PARTS]
+        published = paper_log_variance(row.estimator, domain)
+        others = [by_key[row.estimator, k, "encoder"] for k in (row.equal_k, row.equal_evaluations)]
+        cells = [
+            appearance(row.estimator).label,
+            f"{row.paper_k} ({parts[0].evaluations})",
+            *(_cell(part) for part in parts),
+            "" if published is None else f"{published:.2f}",
+            *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
+        ]
+        lines.append(cells)
+    learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
+    notes = [_manner(settings)]
+    if learned:
+        notes += [f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}."]
+    return "\n".join([markdown(COLUMNS, lines), *notes]) + "\n"
+
+
+def _manner(settings: VAEVariance) -> str:
+    """Say how the variances were measured, and how those of the paper were."""
+    minibatch = "a new" if settings.new_minibatch else "a fixed"
+    kl = "inside" if settings.kl_in_cost else "outside"
+    return (
+        f"Measured with {minibatch} minibatch of {settings.records} records and the KL {kl} the cost; "
+        "the paper's with a new minibatch of 200 records and the KL inside the cost."
+    )
+
+
+def _cell(measurement: Measurement) -> str:
+    digits = 2 if measurement.standard_error >= 0.01 else 3
+    return f"{measurement.log_variance:.{digits}f} ± {measurement.standard_error:.{digits}f}"

@@ -1,0 +1,191 @@
+"""The mean and the variance of a gradient estimate on the user's own model, by repeating it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from swor._checks import check_count
+from swor.diagnostics._gradients import NUMBERS, Method, batched, choose, count, looped
+from swor.diagnostics._streaming import Stream, start, update
+from swor.estimators.estimator import Estimate, Estimator
+from swor.estimators.learned import warm_up as warm_up_state
+from swor.estimators.registry import ESTIMATORS
+from swor.samplers.distributions import factorized
+from swor.types import Cost
+
+WARM_UP = 500  # training steps of an estimator before it is measured
+
+
+@dataclass(frozen=True)
+class GradientMoments:
+    """Moments of an estimate and of its gradient, averaged over the batch, with standard errors.
+
+    Attributes:
+        mean: the mean of the gradient, (parameters,): all parameters, flattened and concatenated.
+        mean_error: its standard error, (parameters,).
+        variance: the variance of the gradient, (parameters,).
+        variance_error: its standard error, (parameters,).
+        trace: the sum of the variances, ().
+        trace_error: its standard error, ().
+        value: the mean of the estimate of E[f], ().
+        value_error: its standard error, ().
+        value_variance: the variance of the estimate of E[f], ().
+        repeats: the number of estimates.
+        method: "batch" or "loop", whichever was used.
+        warm_up: the number of steps for which the estimator was trained before; 0 if it does not learn.
+    """
+
+    mean: Tensor
+    mean_error: Tensor
+    variance: Tensor
+    variance_error: Tensor
+    trace: Tensor
+    trace_error: Tensor
+    value: Tensor
+    value_error: Tensor
+    value_variance: Tensor
+    repeats: int
+    method: str
+    warm_up: int = 0
+
+
+def gradient_moments(
+    estimator: str | Estimate,
+    f: Cost,
+    dist: Distribution,
+    parameters: Iterable[Tensor],
+    *,
+    k: int = 4,
+    repeats: int = 1000,
+    generator: torch.Generator | None = None,
+    method: Method = "auto",
+    warm_up: int = WARM_UP,
+) -> GradientMoments:
+    r"""Measure the mean and the variance of a gradient estimate by repeating it.
+
+    $$\nabla \frac1B \sum_b e_b$$
+
+    This gradient of the mean over a batch of B estimates is drawn ``repeats`` times. All moments are computed
+    in one pass, so the memory does not depend on ``repeats``. Use it to measure a single estimator on your
+    own model; :func:`swor.compare` measures several.
+
+    The method "batch" makes the repeats an axis of the batch: one call of the estimator gives many gradients
+    with respect to the logits, and the chain rule gives those of the parameters. It requires that f accepts
+    any batch axes, that the parameters affect the logits but not f, and that the estimator treats the
+    elements of the batch separately. "loop" computes one estimate and one backward pass after the other.
+    "auto" uses "batch" for an estimator of ESTIMATORS if a trial of f shows that it is possible, and "loop"
+    otherwise.
+
+    If an estimator of ESTIMATORS learns, it is made for the distribution and trained for ``warm_up`` steps,
+    while the parameters stay as they are. To measure a module that you have trained yourself, pass the
+    module.
+
+    Args:
+        estimator: a name or an entry of ESTIMATORS, or a callable with the same contract.
+        f: the cost, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``; ``dist``
+            and ``f`` may depend on them.
+        k: the number of samples of an estimate.
+        repeats: the number of estimates, at least 2.
+        generator: the source of randomness.
+        method: "auto", "batch" or "loop".
+        warm_up: the number of training steps of an estimator that learns.
+
+    Returns:
+        The moments, with their standard errors.
+
+    >>> logits = torch.zeros(5, requires_grad=True)
+    >>> dist = torch.distributions.Categorical(logits=logits)
+    >>> m = gradient_moments("unordered_set", lambda x: x / 5, dist, [logits], k=5, repeats=10)
+    >>> bool(m.trace < 1e-12)  # the sample is the whole domain, so the gradient is exact
+    True
+
+    References:
+        | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
+        | https://doi.org/10.1080/00401706.1962.10490022
+    """
+    check_count("repeats", repeats)
+    if repeats < 2:
+        raise ValueError(
+            "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
+        )
+    wanted = list(parameters)
+    _check_parameters(wanted)
+    entry = lookup(estimator)
+    chosen = choose(method, entry, f, dist, wanted)
+    estimate, steps = prepare(entry, f, dist, k, warm_up, generator)
+    make = batched if chosen == "batch" else looped
+    draw = make(estimate, f, dist, wanted, k, generator)
+    size = _chunk(dist, wanted, k)
+    values, gradients = start(1, wanted[0].device), start(count(wanted), wanted[0].device)
+    for begin in range(0, repeats, size):
+        value, gradient = draw(min(size, repeats - begin))
+        values, gradients = update(values, value.unsqueeze(-1)), update(gradients, gradient)
+    return _result(values, gradients, chosen, steps)
+
+
+def prepare(
+    entry: Estimate,
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    warm_up: int,
+    generator: torch.Generator | None,
+) -> tuple[Estimate, int]:
+    """Return the estimator to measure, and the number of steps for which it was trained."""
+    if not isinstance(entry, Estimator):
+        return entry, 0
+    estimate = entry.make(dist, generator=generator)
+    steps = warm_up_state(
+        estimate, lambda step: estimate(f, dist, k, generator=generator).mean(), warm_up
+    )
+    return estimate, steps
+
+
+def lookup(estimator: str | Estimate) -> Estimate:
+    """Return an estimator, given its name in ESTIMATORS or the estimator itself."""
+    if not isinstance(estimator, str):
+        return estimator
+    if estimator not in ESTIMATORS:
+        raise ValueError(
+            f"there is no estimator {estimator!r}; expected one of {', '.join(ESTIMATORS)}, or a "
+            "callable (f, dist, k, *, generator) -> (*batch,)."
+        )
+    return ESTIMATORS[estimator]
+
+
+def _result(values: Stream, gradients: Stream, method: str, warm_up: int) -> GradientMoments:
+    return GradientMoments(
+        gradients.mean,
+        gradients.mean_error,
+        gradients.variance,
+        gradients.variance_error,
+        gradients.total,
+        gradients.total_error,
+        values.mean.squeeze(),
+        values.mean_error.squeeze(),
+        values.total,
+        gradients.seen,
+        method,
+        warm_up,
+    )
+
+
+def _check_parameters(parameters: Sequence[Tensor]) -> None:
+    if not parameters or not all(p.requires_grad for p in parameters):
+        raise ValueError(
+            "parameters is empty or contains a tensor that does not require gradient; expected the "
+            "tensors to differentiate with respect to. Pass model.parameters(), for instance, or "
+            "[logits] with requires_grad=True."
+        )
+
+
+def _chunk(dist: Distribution, parameters: Sequence[Tensor], k: int) -> int:
+    """Return the number of repeats that fit into a fixed amount of memory."""
+    return max(1, NUMBERS // max(count(parameters), k * factorized(dist).log_probs.numel()))

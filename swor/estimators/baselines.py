@@ -1,0 +1,235 @@
+"""Baselines for :meth:`swor.Weights.loss`: what is subtracted from each cost.
+
+A baseline leaves an estimator unbiased if it does not depend on the sample from whose cost it is
+subtracted. It may come from other samples, from other elements of the batch, from earlier steps, or from
+the distribution alone. No baseline carries gradient.
+
+In data-parallel training, every process has a share of the batch. With ``group``, a baseline uses the
+costs of all processes of a group, and every process of the group must call it.
+``torch.distributed.group.WORLD`` is the group of all processes; it is None if ``torch.distributed`` is not
+initialised.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributions import Distribution
+
+from swor.math._logspace import working_dtype
+from swor.samplers.distributions import factorized, sample
+from swor.types import Cost
+
+
+class Baseline(StrEnum):
+    """The baselines of score-function estimators that need no state.
+
+    A rule, the scheme that draws its samples and one of these baselines make an estimator, such as
+    ``swor.reinforce_sampled_baseline``.
+
+    Attributes:
+        BUILT_IN: the baseline of the rule, if it has one.
+        NONE: no baseline.
+        SAMPLED: the cost of one additional sample for every term, :func:`sampled_baseline`.
+        SHARED_SAMPLE: the cost of one additional sample that all terms share.
+        BATCH_MEAN: the mean cost of the other elements of the batch, :func:`batch_mean`.
+        GREEDY: the cost of the most probable outcome, :func:`greedy`.
+
+    >>> (
+    ...     Baseline.SAMPLED.evaluations(4),
+    ...     Baseline.GREEDY.evaluations(4),
+    ...     Baseline.NONE.evaluations(4),
+    ... )
+    (4, 1, 0)
+    """
+
+    BUILT_IN = "built-in"
+    NONE = "none"
+    SAMPLED = "sampled"
+    SHARED_SAMPLE = "shared sample"
+    BATCH_MEAN = "batch mean"
+    GREEDY = "greedy"
+
+    def evaluations(self, k: int) -> int:
+        """Return the number of evaluations of f that the baseline of k samples needs."""
+        return {Baseline.SAMPLED: k, Baseline.SHARED_SAMPLE: 1, Baseline.GREEDY: 1}.get(self, 0)
+
+
+def compute_baseline(
+    baseline: Baseline,
+    f: Cost,
+    dist: Distribution,
+    cost: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+) -> Literal["built-in"] | float | Tensor:
+    """Return what :meth:`swor.Weights.loss` subtracts from the costs of a sample.
+
+    Args:
+        baseline: which baseline.
+        f: the cost, from values (*batch, k', *event) to (*batch, k').
+        dist: the distribution that was sampled.
+        cost: the costs of the sample, (*batch, k).
+        generator: the source of randomness.
+    """
+    if baseline == Baseline.SAMPLED:
+        return sampled_baseline(f, dist, cost.shape[-1], generator=generator)
+    if baseline == Baseline.SHARED_SAMPLE:
+        return sampled_baseline(f, dist, 1, generator=generator)
+    if baseline == Baseline.BATCH_MEAN:
+        return batch_mean(cost)
+    if baseline == Baseline.GREEDY:
+        return greedy(f, dist)
+    return 0.0 if baseline == Baseline.NONE else "built-in"
+
+
+@torch.no_grad()
+def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
+    r"""The mean cost of the other elements of the batch.
+
+    $$b_i = \frac{1}{(B - 1) k} \sum_{j \ne i} \sum_s f_{j s}$$
+
+    Use it for batches whose elements are sampled independently and have similar costs. For a batch of one
+    element the baseline is 0.
+
+    Args:
+        cost: (*batch, k)
+        group: the processes that share the batch; None for this process alone.
+
+    Returns:
+        (*batch, 1)
+
+    >>> batch_mean(torch.tensor([[1.0], [2.0], [6.0]]))
+    tensor([[4.0000],
+            [3.5000],
+            [1.5000]])
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
+    """
+    own = cost.mean(-1, keepdim=True)
+    total, count = _total(own, group)
+    others = count - 1.0
+    return torch.where(others > 0.0, (total - own) / others, 0.0).to(own.dtype)
+
+
+def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, Tensor]:
+    """Return the sum and the number of the elements on all processes of a group, by one message."""
+    x = x.to(working_dtype(x.dtype))
+    total = torch.stack([x.sum(), x.new_tensor(float(x.numel()))])
+    if group is not None:
+        distributed.all_reduce(total, group=group)
+    return total[0], total[1]
+
+
+@torch.no_grad()
+def sampled_baseline(
+    f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The costs of additional, independent samples.
+
+    $$b_s = f(x'_s), \qquad x'_s \sim p$$
+
+    Use it for a rule without a built-in baseline, if f is cheap to evaluate.
+
+    Args:
+        f: the cost, from values (*batch, k, *event) to (*batch, k).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples: as many as there are terms, or 1 to share one sample among all terms.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch, k)
+
+    >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
+    >>> sampled_baseline(torch.ones_like, dist, 1).shape
+    torch.Size([5, 1])
+
+    References:
+        | Rao-Blackwellized Stochastic Gradients for Discrete Distributions (Liu et al., 2019)
+        | https://arxiv.org/abs/1810.04777
+    """
+    return f(sample(dist, k, replacement=True, generator=generator).value)
+
+
+@torch.no_grad()
+def greedy(f: Cost, dist: Distribution) -> Tensor:
+    r"""The cost of the most probable outcome.
+
+    $$b = f(\arg\max_x p(x))$$
+
+    Use it where greedy decoding is what counts in the end, as in self-critical training.
+
+    Args:
+        f: the cost, from values (*batch, 1, *event) to (*batch, 1).
+        dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
+
+    Returns:
+        (*batch, 1)
+
+    >>> dist = torch.distributions.Categorical(probs=torch.tensor([0.2, 0.3, 0.5]))
+    >>> greedy(lambda x: x.float(), dist)
+    tensor([2.])
+
+    References:
+        | Self-Critical Sequence Training for Image Captioning (Rennie et al., 2017)
+        | https://arxiv.org/abs/1612.00563
+    """
+    variables = factorized(dist)
+    return f(variables.encode(variables.log_probs.argmax(-1).unsqueeze(-2)))
+
+
+class MovingAverage(nn.Module):
+    r"""A moving average of the costs of earlier steps.
+
+    $$b_t = \beta b_{t-1} + (1 - \beta) \bar f_{t-1}, \qquad b_1 = \bar f_0$$
+
+    Call it with the costs of a step. It returns the average *before* this step, which is 0 at the first one,
+    and then adds the costs of the step. The average is a buffer, so it is saved with the model. Use it where
+    the expected cost changes slowly from step to step.
+
+    Args:
+        decay: β, from 0 (the mean cost of the last step) to below 1.
+
+    >>> average = MovingAverage(decay=0.5)
+    >>> tuple(average(torch.tensor([x])).item() for x in (4.0, 2.0, 0.0))
+    (0.0, 4.0, 3.0)
+
+    References:
+        | Simple statistical gradient-following algorithms for connectionist reinforcement
+        | learning (Williams, 1992)
+        | https://doi.org/10.1007/BF00992696
+    """
+
+    average: Tensor
+    steps: Tensor
+
+    def __init__(self, decay: float = 0.9) -> None:
+        super().__init__()
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay is {decay}; expected 0 <= decay < 1. Use 0.9, for instance.")
+        self.decay = decay
+        self.register_buffer("average", torch.zeros(()))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    @torch.no_grad()
+    def forward(self, cost: Tensor, *, group: distributed.ProcessGroup | None = None) -> Tensor:
+        """Return the average of the earlier steps, (), and add the costs of this step to it.
+
+        Args:
+            cost: (*batch, k)
+            group: the processes whose costs are averaged; None for this process alone.
+        """
+        before = self.average.to(cost).clone()
+        total, count = _total(cost.detach(), group)
+        mean = (total / count).to(self.average)
+        started = self.steps > 0
+        later = self.decay * self.average + (1.0 - self.decay) * mean
+        self.average.copy_(torch.where(started, later, mean))
+        self.steps.add_(1)
+        return before

@@ -1,1 +1,0 @@
-"""The paper's experiments; they need the extra ``swor[experiments]``."""

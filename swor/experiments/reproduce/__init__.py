@@ -1,1 +1,0 @@
-"""``swor reproduce``: run every experiment of the paper in resumable steps, and write one report."""

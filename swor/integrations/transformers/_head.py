@@ -1,0 +1,100 @@
+"""From logits to next-token log-probabilities: a catalogue, logits processors, normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from swor.integrations.transformers._networks import Network
+from swor.integrations.transformers._prompts import Tokens
+from swor.integrations.transformers.catalogue import Catalogue
+from swor.math._logspace import working_dtype
+
+Processor = Callable[[Tensor, Tensor], Tensor]  # (token ids, logits) -> logits
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # likewise, and the prompt of every row
+
+
+def steps_of(processor: Processor | None) -> list[Step]:
+    """The processors of a list, or one alone, in order.
+
+    ``PrefixConstrainedLogitsProcessor`` takes the number of a row for that of its prompt, as it is in
+    ``generate``. Here completions that have ended have no row, so it is told the prompt.
+    """
+    if processor is None:
+        return []
+    given: Any = processor
+    several = list(given) if isinstance(given, list) else [given]
+    constraint = "_prefix_allowed_tokens_fn"
+    return [
+        _constrained(getattr(x, constraint)) if hasattr(x, constraint) else _plain(x)
+        for x in several
+    ]
+
+
+def _constrained(allowed: Callable[[int, Tensor], Sequence[int]]) -> Step:
+
+    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
+        masked = torch.ones_like(logits, dtype=torch.bool)
+        for row, (owner, context) in enumerate(zip(owners.tolist(), tokens, strict=True)):
+            masked[row, torch.as_tensor(allowed(owner, context), dtype=torch.long)] = False
+        return logits.masked_fill(masked, -torch.inf)
+
+    return step
+
+
+def _plain(processor: Processor) -> Step:
+    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
+        return processor(tokens, logits)
+
+    return step
+
+
+class Head:
+    """From logits to log-probabilities of the next token.
+
+    Args:
+        network: the model and the prompts.
+        tokens: those that end completions.
+        processor: changes the logits, and so the distribution.
+        catalogue: what completions are restricted to, before the processor sees the logits.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tokens: Tokens,
+        *,
+        processor: Processor | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        self.network, self.steps, self.catalogue = network, steps_of(processor), catalogue
+        self.end = tokens.ends[0] if tokens.ends else None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the distribution is that of the logits, whatever came before."""
+        return not self.steps and self.catalogue is None
+
+    def log_probs(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> Tensor:
+        """Log-probabilities of what follows ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols)."""
+        logits = logits.to(working_dtype(logits.dtype))
+        if self.catalogue is not None:
+            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
+            logits = logits.masked_fill(~allowed, -torch.inf)
+        if self.steps:
+            context = self.network.context(tokens, owners)
+            for step in self.steps:
+                logits = step(context, logits, owners)
+            self._check(logits, tokens, owners)
+        return torch.log_softmax(logits, -1)
+
+    def _check(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> None:
+        masked = (logits == -torch.inf).all(-1)
+        if bool(masked.any()):
+            raise ValueError(
+                f"logits_processor masks every token after {tokens[masked][0].tolist()}, a "
+                f"completion of prompt {int(owners[masked][0])}; expected it to leave at least one."
+            )

@@ -1,0 +1,111 @@
+r"""Log-probabilities of given completions, with gradient: $\log p(x) = \sum_t \log p(x_t \mid x_{<t})$."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from swor._checks import check_count, check_shape
+from swor.integrations.transformers._caches import fork, only_attention
+from swor.integrations.transformers._head import Head
+from swor.integrations.transformers._networks import Network
+from swor.integrations.transformers._prompts import Tokens
+from swor.math._logspace import working_dtype
+
+if TYPE_CHECKING:
+    from transformers import Cache
+
+
+class Scorer:
+    """Scores completions of prompts, all tokens at once.
+
+    Args:
+        network: the model and the prompts.
+        head: the distribution of the next token.
+        tokens: those that end and fill up completions.
+        cached: whether completions share the encoding of their prompt by a cache.
+        chunk: the number of completions per prompt at a time, all if None. The activations of one
+            chunk are in memory, and those of the others are computed again in the backward pass.
+    """
+
+    def __init__(
+        self, network: Network, head: Head, tokens: Tokens, *, cached: bool, chunk: int | None
+    ) -> None:
+        if chunk is not None:
+            check_count("chunk", chunk)
+        self.network, self.head, self.tokens = network, head, tokens
+        self.cached, self.chunk = cached, chunk
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """From completions (batch, k, n) to (batch, k); what follows the end of one does not count."""
+        lengths = self.tokens.lengths(value)
+        value = value[..., : int(lengths.max()) if lengths.numel() else 0]
+        first, cache = self._prefill()
+        if self.chunk is None:
+            return self._log_prob(value, lengths, first, cache)
+        parts = [
+            checkpoint(self._log_prob, v, n, first, cache, use_reentrant=False)
+            for v, n in zip(value.split(self.chunk, 1), lengths.split(self.chunk, 1), strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _prefill(self) -> tuple[Tensor | None, Cache | None]:
+        """Logits of the first token and the cache of the prompts, if they can be shared."""
+        if not self.cached:
+            return None, None
+        first, cache = self.network.prefill()
+        parts = [getattr(cache, f"{name}_attention_cache", cache) for name in ("self", "cross")]
+        if all(only_attention(layer) for part in parts for layer in part.layers):
+            return first, cache
+        return None, None  # recurrent layers overwrite what the gradient needs
+
+    def _log_prob(
+        self, value: Tensor, lengths: Tensor, first: Tensor | None, cache: Cache | None
+    ) -> Tensor:
+        batch, k, n = value.shape
+        owners = torch.arange(batch, device=value.device).repeat_interleave(k)
+        tokens = value.flatten(0, 1)
+        if first is None or cache is None:
+            logits = self.network.whole(tokens, owners)
+        else:
+            logits = first[owners].unsqueeze(1)
+            if n > 1:
+                cache = fork(cache)
+                cache.reorder_cache(owners)
+                later = self.network.extend(cache, tokens[:, :-1], owners, 0)
+                logits = torch.cat([logits, later], dim=1)
+        counts = torch.arange(n, device=value.device) < lengths.flatten().unsqueeze(-1)
+        total = self._plain_total if self.head.plain else self._total
+        return total(logits, tokens, owners, counts).view(batch, k)
+
+    def _plain_total(
+        self, logits: Tensor, tokens: Tensor, owners: Tensor, counts: Tensor
+    ) -> Tensor:
+        """The sum over the tokens that count of their log-probabilities, (rows,)."""
+        logits = logits.to(working_dtype(logits.dtype))
+        chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        return torch.where(counts, chosen - logits.logsumexp(-1), 0.0).sum(-1)
+
+    def _total(self, logits: Tensor, tokens: Tensor, owners: Tensor, counts: Tensor) -> Tensor:
+        """As above, token by token, since each may change the distribution of the next."""
+        total = torch.zeros_like(logits[:, 0, 0], dtype=working_dtype(logits.dtype))
+        for t in range(tokens.shape[-1]):
+            possible = total.detach() > -torch.inf  # after an impossible token there is no next one
+            rows = (counts[:, t] & possible).nonzero().squeeze(-1)
+            log_probs = self.head.log_probs(logits[rows, t], tokens[rows, :t], owners[rows])
+            chosen = log_probs.gather(-1, tokens[rows, t].unsqueeze(-1)).squeeze(-1)
+            total = total.index_add(0, rows, chosen)
+        return total
+
+
+def check_value(value: Tensor, batch: int) -> None:
+    """Completions are token ids, (batch, k, n)."""
+    if value.dim() != 3 or value.dtype != torch.long:
+        raise ValueError(
+            f"value has shape {tuple(value.shape)} and dtype {value.dtype}; expected token ids "
+            "(batch, k, n) in torch.long, as sample_completions returns."
+        )
+    check_shape("value", value, (batch, *value.shape[1:]), "completions of every prompt")

@@ -1,1 +1,0 @@
-"""Programs that make random choices, as distributions over their runs."""

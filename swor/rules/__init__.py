@@ -1,0 +1,1 @@
+"""Rules: pure functions from a :class:`swor.Sample` to :class:`swor.Weights`."""

@@ -1,0 +1,183 @@
+"""The best of m: the expected maximum of several draws, and its gradient, from distinct samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from swor._checks import check_count, check_finite, check_same, check_shape, may_inspect
+from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
+from swor.types import Sample, Scheme, score
+
+
+@dataclass(frozen=True, eq=False)
+class BestOf:
+    r"""The best of m independent draws, estimated from distinct samples; see :func:`best_of`.
+
+    Attributes:
+        sample: drawn without replacement, with $k \ge m$ outcomes.
+        m: the number of draws of which the best one counts.
+        largest: whether the largest or the smallest value is the best one.
+    """
+
+    sample: Sample
+    m: int
+    largest: bool = True
+
+    def mean(self, f: Tensor) -> Tensor:
+        r"""Return the estimate of the expected best of m draws.
+
+        $$\hat J_m = \sum_s w_s f_s$$
+
+        It is an average of the given values with weights that sum to 1, so it never leaves their range.
+        For rewards of 0 and 1 it is an unbiased estimate of pass@m.
+
+        Args:
+            f: the value of every sample, (*batch, k); where it carries gradient, so does the estimate.
+
+        Returns:
+            (*batch,)
+        """
+        check_values("f", f, self.sample)
+        return surrogate(f, self._find(f, None, gradient=False), None)
+
+    def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
+        r"""Return the surrogate loss, to be averaged over the batch and differentiated.
+
+        $$L = \sum_s w_s f_s + c_s (\log p_s - \bot(\log p_s))$$
+
+        Its value estimates $J_m$ and its gradient estimates $\nabla J_m$. Minimise it if $f$ is a cost, and
+        its negative if $f$ is a reward.
+
+        Args:
+            f: the value of every sample, (*batch, k). Where it carries gradient, the pathwise term is
+                included: the gradient of the outcome that attains the maximum, and of the likelier
+                one where two tie for it.
+            log_p: log-probability, (*batch, k), of the policy to differentiate, if it is not the one
+                sampled from; each of the m draws is then corrected by its ratio.
+
+        Returns:
+            (*batch,)
+        """
+        check_values("f", f, self.sample)
+        if log_p is not None:
+            check_values("log_p", log_p, self.sample)
+        found = self._find(f, log_p, gradient=True)
+        return surrogate(f, found, self.sample.log_p if log_p is None else log_p)
+
+    def variance(self, f: Tensor) -> Tensor:
+        r"""Return an unbiased estimate of the variance of :meth:`mean`, from a sample of 2m or more.
+
+        $$\hat V = \hat J_m^2 - E[f(x_1, \dots, x_m) \, f(x_{m+1}, \dots, x_{2m}) \mid S]$$
+
+        The second term is an unbiased estimate of $J_m^2$, since the two blocks of draws are
+        independent. At $m = 1$ this is :func:`swor.murthy_variance`. Its square root is a standard
+        error. It is 0 where the sample is the whole domain.
+
+        Args:
+            f: the value of every sample, (*batch, k).
+
+        Returns:
+            (*batch,)
+        """
+        check_values("f", f, self.sample)
+        _check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
+        signed = f if self.largest else -f
+        return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
+
+    def _find(self, f: Tensor, log_p: Tensor | None, *, gradient: bool) -> BestOfWeights:
+        sign = 1.0 if self.largest else -1.0
+        log_q, log_rest = self.sample.log_p, self.sample.log_rest
+        found = best_of_weights(log_q, log_rest, sign * f, self.m, log_p=log_p, gradient=gradient)
+        return found._replace(coefficient=sign * found.coefficient)
+
+
+def surrogate(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
+    """Σ w f + c (log p − ⊥ log p), (*batch,); without the second term if there is no log p."""
+    value = (found.weight * f).sum(-1)
+    if log_p is not None:
+        value = value + (found.coefficient * score(log_p)).sum(-1)
+    return value.to(f.dtype)
+
+
+def check_values(name: str, given: Tensor, sample: Sample) -> None:
+    """One number for every sample: finite, or a log-probability that may be −inf."""
+    check_shape(name, given, tuple(sample.log_p.shape), "one number for every sample")
+    check_same(name, given, "the sample", sample.log_p)
+    check_finite(name, given, minus_infinity=name == "log_p")
+
+
+def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
+    r"""The expected best of m independent draws, and its gradient, from distinct samples.
+
+    The target is $J_m = E[\max(f(x_1), \dots, f(x_m))]$ with independent $x_i \sim p$, and the sample has
+    $k \ge m$ outcomes.
+
+    With $Z(U, n)$ the probability that $n$ independent draws have exactly the support $U$, and with set
+    probabilities as in :func:`swor.leave_one_out`,
+
+    $$\hat J_m = \sum_{U \subseteq S} Z(U, m) \, \frac{p^{D \setminus U}(S \setminus U)}{p(S)} \,
+    \max_{u \in U} f_u,$$
+
+    and the gradient estimate $\sum_s c_s \nabla \log p_s$ has
+
+    $$c_s = m \, p_s \sum_{U \subseteq S} \frac{p^{D \setminus (U \cup s)}(S \setminus (U \cup s))}{p(S)}
+    \left( Z(U, m - 1) \max_{u \in U \cup s} f_u - Z(U, m) \max_{u \in U} f_u \right),$$
+
+    whose last term is a built-in baseline.
+
+    Use it to train for, or to evaluate, the best of several attempts: pass@m of a language model or of a
+    program synthesiser, the best of several tours, a list of recommendations. Value and gradient are
+    unbiased. Their variance is never above that of :func:`swor.best_of_independent` from $k$ independent
+    samples with the corresponding baseline, "centred", or "fewer" if $k = m$: they are its conditional
+    expectations given the set of distinct outcomes. At $m = 1$ it is :func:`swor.unordered_set`.
+
+    The baseline needs $k \ge m + 1$. At $k = m$ the best of $m - 1$ draws takes its place, and at
+    $k = m = 1$ there is none.
+
+    Args:
+        sample: drawn without replacement, (*batch, k).
+        m: the number of draws of which the best one counts, from 1 to k.
+        largest: True for the largest value, False for the smallest.
+
+    Returns:
+        An object with ``mean(f)``, ``loss(f, *, log_p=None)`` and ``variance(f)``, each (*batch,).
+
+    >>> import swor, torch
+    >>> logits = torch.tensor([2.0, 1.0, 0.0, 0.0], requires_grad=True)
+    >>> s = swor.gumbel_top_k(logits.log_softmax(-1), 3)
+    >>> reward = (s.value == 3).float()  # one answer in four is right
+    >>> (-best_of(s, 2).loss(reward)).backward()  # raise the chance that one of two attempts is
+
+    References:
+        | Evaluating Large Language Models Trained on Code (Chen et al., 2021)
+        | https://arxiv.org/abs/2107.03374
+
+        | Pass@K Policy Optimization: Solving Harder Reinforcement Learning Problems
+        | (Walder and Karkhanis, 2025)
+        | https://arxiv.org/abs/2505.15201
+    """
+    sample.require("best_of", Scheme.WITHOUT_REPLACEMENT)
+    check_count("m", m)
+    _check_room(sample, m, "the best of m draws")
+    return BestOf(sample, m, largest)
+
+
+def _check_room(sample: Sample, draws: int, what: str) -> None:
+    """As many distinct outcomes as draws; fewer possible ones only if they are the whole domain."""
+    if sample.k < draws:
+        raise ValueError(
+            f"the sample has k = {sample.k} outcomes; expected at least {draws} for {what}. "
+            "Draw a larger sample, or lower m."
+        )
+    log_p, log_rest = sample.log_p, sample.log_rest
+    if not may_inspect(log_p) or log_rest is None:
+        return
+    possible = (log_p > -torch.inf).sum(-1)
+    if bool(((possible < draws) & (log_rest > -torch.inf)).any()):
+        raise ValueError(
+            f"an element of the batch has only {int(possible.min())} outcomes of positive "
+            f"probability; expected at least {draws} for {what}. Draw a larger sample, or lower m."
+        )

@@ -1,0 +1,83 @@
+"""The unordered set estimator, and an estimate of its variance."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from swor._checks import check_same, check_shape
+from swor.math._murthy import murthy
+from swor.math.ratios import first_and_second_draw, first_draw
+from swor.types import Sample, Scheme, Weights
+
+
+def unordered_set(sample: Sample) -> Weights:
+    r"""The unordered set estimator with its built-in baseline.
+
+    $$w_s = p_s R(S, s), \qquad M_{ss'} = p_{s'} R^{D \setminus s}(S, s')$$
+
+    The leave-one-out ratios $R$ are those of :func:`swor.leave_one_out`. Without the baseline, this is the
+    Rao-Blackwellised version of the single-sample, sum-and-sample and importance-weighted estimators, so
+    its variance is never larger than theirs. It is unbiased, and the default choice for samples without
+    replacement. There is no baseline for k = 1.
+
+    Args:
+        sample: drawn without replacement.
+
+    Returns:
+        The weights, (*batch, k), which sum to 1, and the baseline weights, (*batch, k, k), whose rows
+        sum to 1.
+
+    >>> import swor, torch
+    >>> w = unordered_set(swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 2))
+    >>> torch.allclose(w.weight.sum(), torch.tensor(1.0))
+    True
+
+    References:
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (17)
+        | https://arxiv.org/abs/2002.06043
+
+        | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
+    """
+    sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
+    dtype = sample.log_p.dtype
+    if sample.k == 1:
+        weight = first_draw(sample.log_p, sample.log_rest)
+        return Weights(weight.to(dtype), None, sample.log_p)
+    weight, baseline_weights = first_and_second_draw(sample.log_p, sample.log_rest)
+    return Weights(weight.to(dtype), baseline_weights.to(dtype), sample.log_p)
+
+
+def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
+    r"""An unbiased estimate, from a single sample, of the variance of the unordered set estimate of E[f].
+
+    $$\hat V = \sum_{i<j} p_i p_j (R_{ij} - R_i R_j)(f_i - f_j)^2$$
+
+    Here $R_i = R(S, i)$ and $R_{ij} = R(S, i) R^{D \setminus i}(S, j)$ are leave-one-out ratios. Use it to
+    report a standard error, its square root, without drawing further samples.
+
+    Args:
+        sample: drawn without replacement, k ≥ 2.
+        cost: the cost $f$ of every sample, (*batch, k).
+
+    Returns:
+        (*batch,)
+
+    >>> import swor, torch
+    >>> s = swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 3)
+    >>> murthy_variance(
+    ...     s, torch.rand(3)
+    ... )  # the sample is the whole domain, so the estimate is exact
+    tensor(0.)
+
+    References:
+        | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
+    """
+    sample.require("murthy_variance", Scheme.WITHOUT_REPLACEMENT)
+    check_shape("cost", cost, tuple(sample.log_p.shape), "one number for every sample")
+    check_same("cost", cost, "log_p", sample.log_p)
+    if sample.k < 2:
+        raise ValueError(
+            "the sample has k = 1; expected k >= 2 to estimate a variance. Increase k."
+        )
+    return murthy(sample.log_p, sample.log_rest, cost)

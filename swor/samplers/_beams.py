@@ -1,0 +1,118 @@
+"""The loop of a beam search, which all searches and all models share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from swor._checks import check_k
+from swor.math._logspace import working_dtype
+from swor.samplers._race import (
+    DistinctValues,
+    Ended,
+    Nodes,
+    force_symbol,
+    gumbel_like,
+    top_k_children,
+    top_k_of,
+)
+from swor.samplers.sequence_model import SequenceModel, State, all_ended, fill
+
+
+class _Beams(NamedTuple):
+    """The sequences that are still in the search."""
+
+    symbols: Tensor  # (*batch, beams, steps so far)
+    log_p: Tensor  # (*batch, beams)
+    score: Tensor  # (*batch, beams), the rank of a beam: perturbed, or log_p itself
+    log_rest: Tensor  # (*batch,), log of the pruned mass
+    kappa: Tensor  # (*batch,), the best pruned score
+
+
+def search(
+    model: SequenceModel[State],
+    k: int,
+    *,
+    generator: torch.Generator | None = None,
+    stochastic: bool = True,
+) -> DistinctValues:
+    """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
+
+    Args:
+        model: the model.
+        k: the number of distinct sequences.
+        generator: the source of randomness.
+        stochastic: whether to rank prefixes by perturbed log-probability.
+
+    Returns:
+        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
+    """
+    check_k(k)
+    state = model.start()
+    beams: _Beams | None = None
+    for t in range(model.length):
+        log_probs, state = model.step(state)
+        if beams is None:
+            beams = _root(log_probs, generator, stochastic=stochastic)
+        log_probs = log_probs.to(working_dtype(log_probs.dtype))
+        beams, parents = _extend(beams, log_probs, k, model.end, generator, stochastic=stochastic)
+        if t + 1 == model.length or all_ended(beams.symbols, model.end):
+            break  # the last selection is not needed, and may be a large copy
+        state = model.select(state, parents, beams.symbols[..., -1])
+    if beams is None:
+        raise ValueError(
+            f"the model has length {model.length}; expected at least one symbol. Set its length to "
+            "the largest number of symbols of a sequence."
+        )
+    if k > beams.log_p.shape[-1]:
+        possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
+        check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
+    return DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+
+
+def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:
+    log_p = torch.zeros_like(log_probs[..., 0], dtype=working_dtype(log_probs.dtype))
+    score = gumbel_like(log_p, generator) if stochastic else log_p
+    nothing = torch.full_like(log_p[..., 0], -torch.inf)
+    symbols = torch.empty((*log_p.shape, 0), dtype=torch.long, device=log_p.device)
+    return _Beams(symbols, log_p, score, nothing, nothing)
+
+
+def _extend(
+    beams: _Beams,
+    log_probs: Tensor,
+    k: int,
+    end: int | None,
+    generator: torch.Generator | None,
+    *,
+    stochastic: bool,
+) -> tuple[_Beams, Tensor]:
+    """Return the best k children of all beams, and the indices of their parents."""
+    ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
+    if stochastic:
+        kept = top_k_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, ended)
+    else:
+        log_p = beams.log_p.unsqueeze(-1) + force_symbol(log_probs, *ended)
+        kept = top_k_of(log_p, log_p, k)
+    parents, symbols = kept.indices // n, kept.indices % n
+    history = beams.symbols.gather(
+        -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
+    )
+    extended = _Beams(
+        torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
+        kept.log_p,
+        kept.g,
+        torch.logaddexp(beams.log_rest, kept.log_rest),
+        torch.maximum(beams.kappa, kept.kappa),
+    )
+    return extended, parents
+
+
+def _ended(beams: _Beams, end: int | None) -> Tensor:
+    """Return which beams have ended or are impossible; their only child is themselves."""
+    ended = beams.score == -torch.inf
+    if end is not None and beams.symbols.shape[-1]:
+        ended = ended | (beams.symbols[..., -1] == end)
+    return ended

@@ -1,0 +1,271 @@
+"""Distinct runs of any program that makes random choices, drawn one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from swor._checks import check_count
+from swor.math._logspace import working_dtype
+from swor.math._murthy import murthy
+from swor.samplers._distinct import threshold
+from swor.samplers._tree import Node, Walk
+from swor.types import Sample, Scheme
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits at which drawing stops; the first that is reached counts, and None means no limit.
+
+    Attributes:
+        coverage: the probability mass of all draws.
+        standard_error: of the estimated expected cost.
+        at_least: the number of runs before a standard error is computed.
+        at_most: the number of runs.
+    """
+
+    coverage: float | None
+    standard_error: float | None
+    at_least: int
+    at_most: int | None
+
+    def __post_init__(self) -> None:
+        if self.coverage is None and self.standard_error is None and self.at_most is None:
+            raise ValueError(
+                "draw_until was given no limit; expected coverage, standard_error or at_most."
+            )
+        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
+            raise ValueError(
+                f"coverage is {self.coverage}; expected a probability mass, above 0 and at most 1."
+            )
+        if self.standard_error is not None and not self.standard_error > 0.0:
+            raise ValueError(f"standard_error is {self.standard_error}; expected more than 0.")
+        check_count("at_least", self.at_least)
+        if self.at_least < 2:
+            raise ValueError("at_least is 1; expected 2 or more runs, to tell a standard error.")
+        if self.at_most is not None:
+            check_count("at_most", self.at_most)
+
+    def allow(self, k: int, log_rest: float) -> bool:
+        """Return whether to continue, given the number of runs and the log of the mass that is left.
+
+        The result is False if no mass is left.
+        """
+        if self.at_most is not None and k >= self.at_most:
+            return False
+        if self.coverage is None or self.coverage == 1.0:
+            return log_rest > -math.inf
+        return log_rest > math.log1p(-self.coverage)
+
+    def next_check(self, k: int) -> int:
+        """Return the number of runs at which to compute the next standard error.
+
+        Its computation takes a time that is quadratic in the number of runs, so the interval grows with it.
+        """
+        return k + 1 + k // 16
+
+
+Choose = Callable[[Tensor], int]  # from log-probabilities (n,) to the index of an option
+Result = TypeVar("Result")
+
+PADDING = -1  # follows the last choice of a run
+
+
+class DistinctRuns(Generic[Result]):
+    r"""Runs of a program, no two of which make the same choices, as a sample without replacement.
+
+    $$p(\text{run}) = \prod_t p(\text{choice}_t \mid \text{choices before it})$$
+
+    The program is called with a function ``choose`` and calls ``choose(log_probs)`` for every random choice,
+    as often as it likes. Every new run has the distribution of the program among the runs that were not
+    drawn yet. At any time the runs are therefore a sample without replacement, and their number need not be
+    known in advance. Use it for simulators and other programs. For a model that extends many sequences at
+    a time, :class:`swor.DistinctSequences` is faster, and for a table of log-probabilities
+    :func:`swor.gumbel_top_k`.
+
+    After the same choices, the program must offer the same options with the same probabilities. Make a new
+    object when these change, for instance after a step of an optimiser.
+
+    Args:
+        program: from ``choose`` to a result.
+        cost: from a result to a number; None if the result is that number.
+        generator: the source of randomness, on the CPU.
+
+    Attributes:
+        results: what the program returned, in the order of the runs.
+
+    >>> import swor
+    >>> coin = torch.tensor([0.5, 0.5]).log()
+    >>> def flips_until_heads(choose):  # three at most
+    ...     return next((n for n in range(1, 4) if choose(coin) == 0), 4)
+    >>> runs = DistinctRuns(flips_until_heads)
+    >>> runs.draw(4)
+    >>> sorted(runs.results), runs.exhausted
+    ([1, 2, 3, 4], True)
+    >>> swor.unordered_set(runs.sample()).mean(runs.costs())  # 1/2 + 2/4 + 3/8 + 4/8
+    tensor(1.8750)
+
+    References:
+        | Incremental Sampling Without Replacement for Sequence Models (Shi et al., 2020)
+        | https://arxiv.org/abs/2002.09067
+    """
+
+    def __init__(
+        self,
+        program: Callable[[Choose], Result],
+        *,
+        cost: Callable[[Result], float | Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.program, self.cost, self.generator = program, cost, generator
+        self.results: list[Result] = []
+        self._root = Node()
+        self._paths: list[Tensor] = []
+        self._log_p: list[Tensor] = []
+        self._costs: list[Tensor] = []  # of the first results, until more are asked for
+        self._sample: Sample | None = None
+
+    @property
+    def k(self) -> int:
+        """The number of runs."""
+        return len(self.results)
+
+    @property
+    def log_rest(self) -> float:
+        """Log of the probability mass of all runs that were not drawn."""
+        return self._root.log_rest
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every run of positive probability was drawn."""
+        return self.log_rest == -math.inf
+
+    def draw(self, n: int = 1) -> None:
+        """Run the program n more times.
+
+        Args:
+            n: the number of runs; an error if the program has fewer that were not drawn yet.
+        """
+        check_count("n", n)
+        for drawn in range(n):
+            if self.exhausted:
+                raise ValueError(
+                    f"n is {n}, but the program has only {self.k} different runs, and "
+                    f"{self.k - drawn} of them were drawn before; expected n <= {drawn}. Draw fewer, "
+                    "or use draw_until, which ends when there are no more."
+                )
+            self._run()
+
+    def draw_until(
+        self,
+        *,
+        coverage: float | None = None,
+        standard_error: float | None = None,
+        at_least: int = 10,
+        at_most: int | None = None,
+        extra: int = 0,
+    ) -> None:
+        r"""Run the program until the first of these limits is reached, or it has no more runs.
+
+        A limit that depends on what was drawn makes the number of runs random, and then
+        :func:`swor.unordered_set` is not exactly unbiased. With ``extra`` runs, which the limits do not
+        look at, ``swor.sum_and_sample(runs.sample(), m=extra)`` is, in value and in gradient.
+
+        Args:
+            coverage: the probability mass of the runs, above 0 and at most 1.
+            standard_error: of the unordered set estimate of the expected cost, the square root of
+                :func:`swor.murthy_variance`.
+            at_least: the number of runs before a standard error is computed, 2 or more. That of a few
+                runs says little: it is 0 if they happen to cost the same.
+            at_most: the number of runs in all.
+            extra: the number of runs that follow when a limit is reached, or as many as there are.
+        """
+        limits = Limits(coverage, standard_error, at_least, at_most)
+        if extra:
+            check_count("extra", extra)
+        check_at = at_least
+        while limits.allow(self.k, self.log_rest):
+            if standard_error is not None and self.k >= check_at:
+                if self.standard_error() <= standard_error:
+                    break
+                check_at = limits.next_check(self.k)
+            self._run()
+        for _ in range(extra):
+            if not self.exhausted:
+                self._run()
+
+    def sample(self) -> Sample:
+        """All runs so far, in the order drawn.
+
+        Returns:
+            A sample whose ``value`` (k, choices) has the indices of the choices of every run, followed
+            by −1 up to the number of choices of the longest one. ``log_p`` carries the gradient of the
+            log-probabilities that the program passed to ``choose``.
+        """
+        if self._sample is None:
+            log_p, log_rest = self._masses()
+            kappa = threshold(log_p.detach().cpu(), log_rest.cpu(), self.generator)
+            value = pad_sequence(self._paths, batch_first=True, padding_value=PADDING)
+            self._sample = Sample(
+                value=value.to(log_p.device),
+                log_p=log_p,
+                log_rest=log_rest,
+                kappa=kappa.to(log_p.device),
+                scheme=Scheme.WITHOUT_REPLACEMENT,
+            )
+        return self._sample
+
+    def costs(self) -> Tensor:
+        """The cost of every run, (k,); it carries gradient where the results of the program do."""
+        log_p, _ = self._masses()
+        for result in self.results[len(self._costs) :]:
+            self._costs.append(_number(result if self.cost is None else self.cost(result), log_p))
+        return torch.stack(self._costs)
+
+    def standard_error(self) -> float:
+        """The estimated standard error of the unordered set estimate of the expected cost; k ≥ 2."""
+        log_p, log_rest = self._masses()
+        if self.k < 2:
+            raise ValueError("there is one run; expected at least two to estimate an error.")
+        return math.sqrt(max(float(murthy(log_p.detach(), log_rest, self.costs().detach())), 0.0))
+
+    def _run(self) -> None:
+        walk = Walk(self._root, self.generator)
+        result = self.program(walk.choose)
+        walk.end()
+        self.results.append(result)
+        self._paths.append(torch.tensor(walk.path, dtype=torch.long))
+        self._log_p.append(_total(walk.log_p))
+        self._sample = None
+
+    def _masses(self) -> tuple[Tensor, Tensor]:
+        """Log-probabilities, (k,), and log_rest, of the same dtype and device."""
+        if not self.results:
+            raise ValueError("there is no run yet; expected at least one. Call draw first.")
+        log_p = torch.stack(self._log_p)
+        return log_p, torch.tensor(self.log_rest, dtype=log_p.dtype, device=log_p.device)
+
+
+def _total(log_p: list[Tensor]) -> Tensor:
+    """Log-probability of a run; 0 if it made no choice."""
+    if not log_p:
+        return torch.zeros(())
+    return torch.stack([x.to(working_dtype(x.dtype)) for x in log_p]).sum()
+
+
+def _number(cost: object, like: Tensor) -> Tensor:
+    """A cost, (), of the dtype and device of the log-probabilities."""
+    if isinstance(cost, Tensor) and cost.numel() == 1:
+        return cost.to(like).reshape(())
+    if isinstance(cost, int | float):
+        return torch.tensor(float(cost), dtype=like.dtype, device=like.device)
+    raise TypeError(
+        f"the cost of a run is {cost!r}; expected a number, or a tensor of one. Return it from the "
+        "program, or give DistinctRuns a function cost from a result to a number."
+    )

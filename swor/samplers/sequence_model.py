@@ -1,0 +1,139 @@
+"""The protocol of a sequence model, and the operations on sequences that samplers share."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeGuard, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from swor._checks import may_inspect
+from swor.samplers._race import DistinctValues, force_symbol
+
+State = TypeVar("State")
+
+
+class SequenceModel(Protocol[State]):
+    """The protocol of a distribution over sequences, which a search extends symbol by symbol.
+
+    A state holds what the model has computed for a number of beams per element of the batch; at the start
+    there is one beam. A model may also have a method ``log_prob(value)`` that maps sequences
+    (*batch, k, length) to log-probabilities (*batch, k), with gradient, in one pass. Without it, they are
+    computed by stepping through the sequences again.
+
+    Attributes:
+        length: the largest number of symbols.
+        end: the symbol that ends a sequence and pads it to ``length``; None if all sequences have this
+            length.
+
+    >>> class Coins:
+    ...     length, end = 3, None
+    ...
+    ...     def start(self) -> int:
+    ...         return 1  # the number of beams
+    ...
+    ...     def step(self, state: int) -> tuple[Tensor, int]:
+    ...         return torch.full((state, 2), 0.5).log(), state
+    ...
+    ...     def select(self, state: int, parents: Tensor, symbols: Tensor) -> int:
+    ...         return parents.shape[-1]
+    >>> import swor
+    >>> swor.stochastic_beam_search(Coins(), 8).value.sum(0)  # all eight sequences
+    tensor([4, 4, 4])
+    """
+
+    @property
+    def length(self) -> int:
+        """The largest number of symbols."""
+        ...
+
+    @property
+    def end(self) -> int | None:
+        """The symbol that ends a sequence."""
+        ...
+
+    def start(self) -> State:
+        """Return the state of one empty sequence per element of the batch."""
+        ...
+
+    def step(self, state: State) -> tuple[Tensor, State]:
+        """Return normalised log-probabilities of the next symbol, (*batch, beams, symbols); −inf masks."""
+        ...
+
+    def select(self, state: State, parents: Tensor, symbols: Tensor) -> State:
+        """Return the state of the beams ``parents`` (*batch, beams), each extended by its symbol."""
+        ...
+
+
+class ScoresWholeSequences(Protocol):
+    """A model that computes the log-probabilities of whole sequences in one pass."""
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Map sequences (*batch, k, length) to log-probabilities (*batch, k), with gradient."""
+        ...
+
+
+class DrawsWholeSequences(ScoresWholeSequences, Protocol):
+    """A model that draws whole sequences in one call, independent or distinct."""
+
+    def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
+        """Draw k independent sequences, (*batch, k, length)."""
+        ...
+
+    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctValues:
+        """Draw k distinct sequences with the distribution of a stochastic beam search."""
+        ...
+
+
+def scores_whole_sequences(model: object) -> TypeGuard[ScoresWholeSequences]:
+    """Return whether a model has the method of the protocol; isinstance would take longer than a sample."""
+    return hasattr(model, "log_prob")
+
+
+def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
+    """Return whether a model has the methods of the protocol."""
+    return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
+
+
+def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
+    """Return the log-probabilities of sequences, with gradient, in one pass or by stepping through them.
+
+    Args:
+        model: the model.
+        value: sequences, (*batch, k, length), padded with the end symbol.
+
+    Returns:
+        (*batch, k)
+    """
+    if scores_whole_sequences(model):
+        return model.log_prob(value)
+    state = model.start()
+    total = torch.zeros(())
+    for t in range(value.shape[-1]):
+        log_probs, state = model.step(state)
+        log_probs = log_probs.expand(*value.shape[:-1], log_probs.shape[-1])
+        if t:
+            log_probs = repeat_end(log_probs, value[..., t - 1], model.end)
+        symbols = value[..., t]
+        chosen = log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
+        total = chosen if t == 0 else total + chosen
+        lanes = torch.arange(symbols.shape[-1], device=symbols.device).expand_as(symbols)
+        state = model.select(state, lanes if t else torch.zeros_like(lanes), symbols)
+    return total
+
+
+def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:
+    """Make sequences that have ended repeat the end symbol."""
+    return log_probs if end is None else force_symbol(log_probs, last == end, end)
+
+
+def fill(symbols: Tensor, model: SequenceModel[State]) -> Tensor:
+    """Pad sequences to the length of the model."""
+    missing = model.length - symbols.shape[-1]
+    return F.pad(symbols, (0, missing), value=model.end or 0)
+
+
+def all_ended(symbols: Tensor, end: int | None) -> bool:
+    """Return whether every sequence has ended; False if tensor values may not be inspected."""
+    return end is not None and may_inspect(symbols) and bool((symbols[..., -1] == end).all())

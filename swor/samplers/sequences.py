@@ -1,0 +1,161 @@
+"""Samplers of sequences that a model extends symbol by symbol."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from swor._checks import check_k, check_normalized, check_possible, may_validate
+from swor.samplers._beams import search
+from swor.samplers._distinct import independent
+from swor.samplers._race import DistinctValues
+from swor.samplers.sequence_model import (
+    SequenceModel,
+    State,
+    all_ended,
+    draws_whole_sequences,
+    fill,
+    log_prob,
+    repeat_end,
+)
+from swor.types import Sample, Scheme
+
+
+def stochastic_beam_search(
+    model: SequenceModel[State], k: int, *, generator: torch.Generator | None = None
+) -> Sample:
+    r"""Draw k distinct sequences by a beam search over perturbed log-probabilities.
+
+    $$b_1, \dots, b_k = \text{arg top-}k_x \; (\log p(x) + \text{Gumbel}_x)$$
+
+    The result is an ordered sample without replacement. The score of a prefix is the largest perturbed
+    log-probability of its completions, so the search never prunes a prefix of a sequence in the sample. The
+    pruned mass adds up to ``log_rest``, and the best pruned score is ``kappa``. Use it for any sequence
+    model; it keeps k beams, as a beam search does.
+
+    Args:
+        model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
+        k: the number of distinct sequences.
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k, length) contains the symbols.
+
+    >>> from swor import Factorized
+    >>> coins = Factorized(torch.full((3, 2), 0.5).log())
+    >>> stochastic_beam_search(coins, 8).value.sum(0)  # all eight sequences
+    tensor([4, 4, 4])
+
+    References:
+        | Stochastic Beams and Where to Find Them: The Gumbel-Top-k Trick for Sampling Sequences
+        | Without Replacement (Kool et al., 2019c)
+        | https://arxiv.org/abs/1903.06059
+    """
+    with torch.no_grad():
+        if draws_whole_sequences(model):  # and checks them itself
+            found, checked = model.distinct(k, generator), True
+        else:
+            found, checked = search(model, k, generator=generator), False
+    return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT, checked=checked)
+
+
+def beam_search(model: SequenceModel[State], k: int) -> Sample:
+    """Find k probable sequences by a deterministic beam search.
+
+    The k most probable prefixes are kept at every step. The result is not random, so no estimator is unbiased
+    for it; use it with :func:`swor.risk`, or to decode.
+
+    Args:
+        model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
+        k: the number of distinct sequences; 1 is greedy decoding.
+
+    Returns:
+        A sample whose ``value`` (*batch, k, length) contains the symbols, the most probable sequence first.
+
+    >>> from swor import Factorized
+    >>> beam_search(Factorized(torch.tensor([[0.9, 0.1], [0.4, 0.6]]).log()), 2).value
+    tensor([[0, 1],
+            [0, 0]])
+    """
+    with torch.no_grad():
+        found = search(model, k, stochastic=False)
+    return _to_sample(model, found, Scheme.BEAM_SEARCH)
+
+
+def _to_sample(
+    model: SequenceModel[State], found: DistinctValues, scheme: Scheme, *, checked: bool = False
+) -> Sample:
+    if not checked:
+        check_possible(found.log_p, "sequences")  # before the model scores impossible ones
+    log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
+    if not checked:
+        check_normalized(found.total(), log_p.dtype, steps=model.length)
+    return Sample(
+        value=found.value,
+        log_p=log_p,
+        log_rest=found.log_rest.to(log_p.dtype),
+        kappa=found.kappa.to(log_p.dtype) if scheme == Scheme.WITHOUT_REPLACEMENT else None,
+        scheme=scheme,
+    )
+
+
+def ancestral_sample(
+    model: SequenceModel[State], k: int, *, generator: torch.Generator | None = None
+) -> Sample:
+    r"""Draw k independent sequences from a sequence model.
+
+    $$x_t \sim p(x_t \mid x_{<t})$$
+
+    Use it for :func:`swor.rloo`.
+
+    Args:
+        model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
+        k: the number of sequences.
+        generator: the source of randomness.
+
+    Returns:
+        A sample whose ``value`` (*batch, k, length) contains the symbols.
+
+    >>> from swor import Factorized
+    >>> ancestral_sample(Factorized(torch.full((3, 2), 0.5).log()), 4).value.shape
+    torch.Size([4, 3])
+    """
+    check_k(k)
+    value, log_p = _ancestral(model, k, generator)
+    if may_validate(log_p) and not bool(log_p.isfinite().all()):
+        raise ValueError(
+            "a sampled sequence has the log-probability NaN or -inf; expected normalised "
+            "log-probabilities from every step. Check whether a step masks every symbol."
+        )
+    if torch.is_grad_enabled():
+        log_p = log_prob(model, value)
+    return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
+
+
+@torch.no_grad()
+def _ancestral(
+    model: SequenceModel[State], k: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Return the sequences, (*batch, k, length), and their log-probabilities, (*batch, k)."""
+    if draws_whole_sequences(model):
+        value = model.independent(k, generator)
+        return value, model.log_prob(value)
+    state = model.start()
+    parents = symbols = log_p = torch.empty(0)
+    history: list[Tensor] = []
+    for t in range(model.length):
+        log_probs, state = model.step(state)
+        if t == 0:
+            symbols = independent(log_probs.squeeze(-2), k, generator)
+            log_p = log_probs.squeeze(-2).gather(-1, symbols)
+            parents = torch.zeros_like(symbols)
+        else:
+            log_probs = repeat_end(log_probs, history[-1], model.end)
+            symbols = independent(log_probs, 1, generator).squeeze(-1)
+            log_p = log_p + log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
+            parents = torch.arange(k, device=symbols.device).expand_as(symbols)
+        history.append(symbols)
+        if t + 1 == model.length or all_ended(symbols.unsqueeze(-1), model.end):
+            break
+        state = model.select(state, parents, symbols)
+    return fill(torch.stack(history, dim=-1), model), log_p

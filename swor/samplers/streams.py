@@ -1,0 +1,126 @@
+"""Distinct outcomes from an engine that returns independent draws with their log-probabilities."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from swor._checks import TOLERANCE, check_count, check_k
+from swor.math._logspace import log1mexp, working_dtype
+from swor.samplers._distinct import threshold
+from swor.types import Sample, Scheme
+
+Outcome = TypeVar("Outcome", bound=Hashable)
+
+NOTHING_LEFT = 1e-6  # a mass that cannot be told from the rounding of log-probabilities
+
+
+def distinct_from_stream(
+    stream: Iterable[tuple[Outcome, float | Tensor]],
+    k: int,
+    *,
+    max_draws: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[list[Outcome], Sample]:
+    r"""Return the first k distinct outcomes of independent draws, as a sample without replacement.
+
+    The next new outcome of a stream $x_1, x_2, \dots \sim p$ has the distribution $p$ restricted to the
+    outcomes that have not appeared. Use it for engines that only return samples with their
+    log-probabilities. If you can make the random choices of the engine yourself, :class:`swor.DistinctRuns`
+    wastes no draw on duplicates.
+
+    Args:
+        stream: pairs of an outcome and its log-probability under the distribution from which it was
+            drawn, after any temperature or truncation. The stream must last until k outcomes are distinct.
+        k: the number of distinct outcomes.
+        max_draws: the largest number of draws. If it is reached, there are fewer than k outcomes and a
+            warning. Such a limit biases every estimate, because reaching it depends on what was drawn.
+        generator: the source of randomness of ``kappa``, on the CPU.
+
+    Returns:
+        The outcomes in the order of their first appearance, and their sample. Its ``value`` (k,) contains
+        their positions in the stream. The mass outside is $1 - \sum p$, to the precision of the
+        log-probabilities.
+
+    >>> import swor
+    >>> rolls = iter([(5, -1.79), (2, -1.79), (5, -1.79), (4, -1.79)])
+    >>> outcomes, sample = distinct_from_stream(rolls, 3)
+    >>> outcomes, sample.value
+    ([5, 2, 4], tensor([0, 1, 3]))
+    """
+    check_k(k)
+    if max_draws is not None:
+        check_count("max_draws", max_draws)
+    first: dict[Outcome, int] = {}
+    log_p: list[Tensor] = []
+    for position, (outcome, given) in enumerate(stream):
+        if outcome not in first:
+            first[outcome] = position
+            log_p.append(_log_prob(outcome, given))
+            _check_mass(log_p, k)
+        if len(log_p) == k or position + 1 == max_draws:
+            break
+    _check_enough(len(log_p), k, max_draws)
+    return list(first), _to_sample(list(first.values()), log_p, generator)
+
+
+def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
+    log_p = torch.as_tensor(given)
+    if not log_p.is_floating_point() or log_p.numel() != 1 or not bool(log_p.isfinite()):
+        raise ValueError(
+            f"the log-probability of {outcome!r} is {given!r}; expected a finite number, at most 0."
+        )
+    return log_p.to(working_dtype(log_p.dtype)).reshape(())
+
+
+def _check_mass(log_p: list[Tensor], k: int) -> None:
+    """Check that the drawn outcomes have a mass of at most 1, and less than 1 if more are needed."""
+    mass = math.fsum(math.exp(x.item()) for x in log_p)
+    if mass > 1.0 + TOLERANCE[log_p[0].dtype]:
+        raise ValueError(
+            f"the {len(log_p)} distinct outcomes so far have probabilities that sum to {mass:.6g}; "
+            "expected at most 1. Give log-probabilities under the distribution that the draws come "
+            "from, with the temperature and the truncation that the engine used."
+        )
+    if len(log_p) < k and 1.0 - mass <= NOTHING_LEFT:
+        raise ValueError(
+            f"k is {k}, but the {len(log_p)} distinct outcomes so far have a probability of "
+            f"{mass:.9g} together, so that no other would be drawn; expected k <= {len(log_p)}."
+        )
+
+
+def _check_enough(found: int, k: int, max_draws: int | None) -> None:
+    if found == k:
+        return
+    if max_draws is None:
+        raise ValueError(
+            f"the stream ended after {found} distinct outcomes; expected k = {k}. Draw on until there "
+            "are enough: a sample that is shorter because the draws were few gives biased estimates."
+        )
+    warnings.warn(
+        f"the {max_draws} draws that max_draws allows gave only {found} of {k} distinct outcomes. "
+        "Estimates are biased, since the size of the sample depends on what was drawn. Raise "
+        "max_draws, or lower k.",
+        stacklevel=3,
+    )
+
+
+def _to_sample(
+    position: list[int], log_p: list[Tensor], generator: torch.Generator | None
+) -> Sample:
+    together = torch.stack(log_p)
+    exact = together.detach().to("cpu", torch.float64)
+    log_rest = log1mexp(exact.logsumexp(0).clamp(max=0.0))
+    kappa = threshold(exact, log_rest, generator)
+    return Sample(
+        value=torch.tensor(position, device=together.device),
+        log_p=together,
+        log_rest=log_rest.to(together),
+        kappa=kappa.to(together),
+        scheme=Scheme.WITHOUT_REPLACEMENT,
+    )

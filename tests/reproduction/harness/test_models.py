@@ -1,0 +1,117 @@
+"""Kept models: whole files with a checksum, and errors that say what is wrong with others."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from run_results import same_weights
+from safetensors.torch import save_file
+from torch import nn
+
+from reproduction.harness.errors import UserError
+from reproduction.harness.models import keep_model, kept_settings, load_model
+
+
+def test_kept_models_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "model.safetensors"
+    model, other = (nn.Linear(2, 3).double() for _ in range(2))
+    keep_model(path, model)
+    load_model(path, other)
+    assert same_weights(model, other)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_part_of_a_kept_model_can_be_read(tmp_path: Path) -> None:
+    model, part = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.Linear(3, 1)}), nn.Linear(3, 1)
+    keep_model(tmp_path / "model.safetensors", model)
+    load_model(tmp_path / "model.safetensors", part, prefix="b.")
+    assert same_weights(model["b"], part)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    width: int = 3
+    inner: tuple[int, ...] = field(default=(1, 2))
+
+
+def test_settings_are_kept_beside_the_weights(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    keep_model(path, nn.Linear(2, 3), Sizes(width=7))
+    assert kept_settings(path, Sizes) == Sizes(width=7)
+
+
+def test_files_that_hold_no_model(tmp_path: Path) -> None:
+    path, model = tmp_path / "model.safetensors", nn.Linear(2, 3)
+    with pytest.raises(UserError, match="--keep-every"):
+        load_model(path, model)
+    path.write_bytes(b"not a model")
+    with pytest.raises(UserError, match="cannot be read as safetensors"):
+        load_model(path, model)
+    keep_model(path, nn.Linear(2, 2))
+    with pytest.raises(UserError, match="expected those of this model"):
+        load_model(path, model)
+    with pytest.raises(UserError, match="another kind of model"):
+        kept_settings(path, Sizes)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(UserError, match=r"model\.safetensors cannot be read"):
+        load_model(path, model)
+
+
+@pytest.mark.parametrize("settings", ["[]", "{", '{"depth": 3}'])
+def test_settings_that_are_none(tmp_path: Path, settings: str) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.ones(3)}, path, {"settings": settings})
+    with pytest.raises(UserError, match="expected those of Sizes"):
+        kept_settings(path, Sizes)
+
+
+class Tied(nn.Module):
+    """Two layers with the same weights, and a buffer of no elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+        self.register_buffer("nothing", torch.empty(0))
+
+
+def test_tied_weights_are_kept_once(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    model, other = Tied(), Tied()
+    keep_model(path, model)
+    load_model(path, other)
+    assert same_weights(model, other)
+    assert other.first.weight is other.second.weight
+    untied = nn.ModuleDict({"first": nn.Linear(3, 3), "second": nn.Linear(3, 3, bias=False)})
+    with pytest.raises(UserError, match="expected those of this model"):
+        load_model(path, untied)
+
+
+def test_no_altered_byte_changes_a_kept_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).double()
+    keep_model(path, model, Sizes(width=7))
+    content, refused = path.read_bytes(), 0
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        other = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).double()
+        try:
+            load_model(path, other)
+            assert same_weights(model, other)  # a byte of the padding, or of the word "sha256"
+            assert kept_settings(path, Sizes) == Sizes(width=7)
+        except UserError:
+            refused += 1
+    assert refused > len(content) - 100
+
+
+def test_the_umask_says_who_may_read_a_model(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        keep_model(tmp_path / "model.safetensors", nn.Linear(2, 3))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,129 @@
+"""The command ``reproduce``: the order of steps, failures that stop nothing else, and the whole paper."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("joblib")
+pytest.importorskip("rich")
+
+from rich.console import Console
+
+from reproduction import cli
+from reproduction.harness.errors import UserError
+from reproduction.harness.lock import locked
+from reproduction.reproduce.command import open_folder, run, run_steps
+from reproduction.reproduce.settings import FULL, SHORT, Settings
+from reproduction.reproduce.steps import Step, all_steps
+
+
+def note(out: Path) -> None:
+    """Append the name of the step to a file."""
+    with (out.parent / "noted.txt").open("a") as file:
+        file.write(f"{out.name}\n")
+
+
+def fail(out: Path) -> None:
+    raise RuntimeError("no luck")
+
+
+def succeed_later(out: Path) -> None:
+    if not (out.parent / "ready").exists():
+        raise RuntimeError("not yet")
+
+
+def failures(steps: list[Step], folder: Path) -> list[str]:
+    """Run steps, and return those that failed or were skipped."""
+    settings = Settings(out=folder, jobs=1)
+    ended = run_steps(steps, folder, settings, Console(file=StringIO()))
+    return [f"{outcome.name}: {outcome.error}" for outcome in ended]
+
+
+def test_a_failed_step_stops_only_the_steps_that_need_it(tmp_path: Path) -> None:
+    steps = [
+        Step("after", note, 1.0, needs=("bad",)),
+        Step("bad", fail, 9.0),
+        Step("second", note, 1.0, needs=("first",)),
+        Step("first", note, 1.0),
+    ]
+    assert failures(steps, tmp_path) == ["bad: RuntimeError: no luck", "after: needs bad"]
+    assert (tmp_path / "noted.txt").read_text().split() == ["first", "second"]
+
+
+def test_a_failed_step_can_be_repeated(tmp_path: Path) -> None:
+    steps = [Step("late", succeed_later, 1.0)]
+    assert failures(steps, tmp_path) == ["late: RuntimeError: not yet"]
+    (tmp_path / "ready").touch()
+    assert failures(steps, tmp_path) == []
+
+
+def test_the_plan_is_printed_and_nothing_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new"
+    assert cli.main(["reproduce", "--full", "--plan", "--jobs", "2", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "tsp20-unordered_set-seed1" in printed
+    assert "days" in printed
+    assert not out.exists()
+
+
+def test_other_sizes_need_another_folder(tmp_path: Path) -> None:
+    open_folder(tmp_path / "run", SHORT)
+    open_folder(tmp_path / "run", SHORT)
+    with pytest.raises(UserError, match="--out"):
+        open_folder(tmp_path / "run", FULL)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"settings": null}'])
+def test_damaged_settings_are_an_error(content: str, tmp_path: Path) -> None:
+    open_folder(tmp_path / "run", SHORT)
+    (tmp_path / "run" / "settings.json").write_text(content)
+    with pytest.raises(UserError, match=r"in another folder|Give another folder"):
+        open_folder(tmp_path / "run", SHORT)
+
+
+def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path / "run", SHORT).path
+    with locked(folder), pytest.raises(UserError, match=f"in use by process {os.getpid()}"):
+        run(Settings(out=folder, jobs=1), SHORT)
+    assert not (folder / "outcomes").exists()
+
+
+TINY = replace(
+    SHORT,
+    repeats=20,
+    curves=SHORT.curves[:3],
+    epochs=2,
+    keep_every=1,
+    repetitions=4,
+    repetitions_before=3,
+    warm_up=2,
+    all_estimators=False,
+    steps=2,
+    validate_every=1,
+    tours=8,
+    validation_size=10,
+)
+
+
+@pytest.mark.slow
+def test_the_whole_paper_in_miniature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(out=tmp_path / "run", jobs=2)
+    run(settings, TINY)
+    names = [step.name for step in all_steps(TINY)]
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "has not succeeded" not in report
+    assert all((tmp_path / "run" / name).is_dir() for name in names)
+    outcome = tmp_path / "run" / "outcomes" / "bernoulli.json"
+    assert json.loads(outcome.read_text())["error"] is None
+    before = outcome.stat().st_mtime_ns
+    run(settings, TINY)
+    assert outcome.stat().st_mtime_ns == before
+    assert f"0 of {len(names)} steps remain" in capsys.readouterr().out

@@ -1,0 +1,80 @@
+"""The command ``tsp-figures``: how runs are ranked, and what their curves show."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from reproduction.tsp.figures import gap_figure
+from reproduction.tsp.ranking import ranking, ranking_table
+
+
+def gaps_of(
+    curves: dict[tuple[str, int], list[float]], *, start_trained: bool = False
+) -> pd.DataFrame:
+    """The validations of runs, every 100 steps from step 0 on."""
+    rows = [
+        {
+            "estimator": estimator,
+            "seed": seed,
+            "steps": 100 * i,
+            "instances": 12800 * i,
+            "trained": i > 0 or start_trained,
+            "gap": gap,
+        }
+        for (estimator, seed), curve in curves.items()
+        for i, gap in enumerate(curve)
+    ]
+    return pd.DataFrame(rows)
+
+
+CURVES = {
+    ("rloo", 0): [90.0, 8.0, 6.0, 5.0, 3.0],
+    ("rloo", 1): [95.0, 8.0, 6.0, 5.0, 4.0],
+    ("unordered_set", 0): [90.0, 8.0, 7.0, 6.0, 2.0, 1.0],  # 100 steps more than the others
+    ("risk", 0): [90.0, 1.0, 1.0, 1.0, 9.0],
+}
+
+
+def test_the_ranking_is_by_the_mean_of_the_last_quarter_of_common_steps() -> None:
+    table = ranking(gaps_of(CURVES)).set_index("estimator")
+    assert list(table.index) == ["unordered_set", "rloo", "risk"]
+    assert set(table["steps"]) == {400}
+    assert list(table["gap"]) == [2.0, 3.5, 9.0]
+    assert table.loc["rloo", "seed 1"] == 4.0
+    assert table.loc["rloo", "spread"] == pytest.approx(0.5**0.5, abs=1e-4)
+    assert table["spread"].isna().sum() == 2  # one seed has no spread
+    longer = {key: [curve[0], *curve[1:] * 2][:9] for key, curve in CURVES.items()}
+    both = ranking(gaps_of(longer)).set_index("estimator")
+    assert both.loc["rloo", "seed 0"] == 4.0  # the mean of two validations, 5 and 3
+
+
+def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
+    lines = ranking_table(ranking(gaps_of(CURVES))).splitlines()
+    compared = "minus Unordered set, built-in baseline (95% interval)"
+    assert lines[0] == f"| estimator | mean gap (%) | seed 0 | seed 1 | {compared} |"
+    assert lines[2] == "| Unordered set, built-in baseline | 2.00 | 2.00 | – | – |"
+    assert lines[3] == "| RLOO | 3.50 ± 0.71 | 3.00 | 4.00 | 1.00 |"
+    more = {("unordered_set", 1): [95.0, 8.0, 7.0, 6.0, 2.5], **CURVES}  # now both seeds of two
+    assert "| 1.25 (-1.93 to 4.43) |" in ranking_table(ranking(gaps_of(more)))
+
+
+def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:
+    (ax,) = gap_figure(gaps_of(CURVES), "steps", 1).axes
+    line = next(x for x in ax.lines if x.get_label() == "RLOO")
+    assert list(line.get_xdata()) == [100, 200, 300, 400]  # without the untrained model
+    assert list(line.get_ydata()) == pytest.approx([8.0, 6.0, 5.0, 3.5])
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {round(y, 6) for x, y in band if x == 400} == {3.0, 4.0}
+    assert ax.get_yscale() == "log"
+    (ax,) = gap_figure(gaps_of(CURVES), "instances", 1).axes
+    assert ax.xaxis.get_major_formatter()(25_600) == "25.6 k"
+
+
+def test_curves_from_a_trained_start_show_it_on_a_linear_axis() -> None:
+    close = gaps_of({("risk", 0): [2.0, 1.9, 1.8]}, start_trained=True)
+    (ax,) = gap_figure(close, "instances", 3).axes
+    assert list(ax.lines[0].get_xdata()) == [0, 12800, 25600]
+    later = (1.9 * 1.8) ** 0.5  # the start is not averaged with what comes after it
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([2.0, later, later])
+    assert ax.get_yscale() == "linear"

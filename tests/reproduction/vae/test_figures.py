@@ -1,0 +1,44 @@
+"""The command ``vae-figures``: its files, its legend, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reproduction.harness.errors import UserError
+from reproduction.vae.command import vae_figures
+from reproduction.vae.curves import read_curve
+from reproduction.vae.figures import curves_figure
+from reproduction.vae.settings import VAEFigures
+
+
+def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
+    folder = vae_figures(VAEFigures(runs=(run,), columns=5, out=tmp_path / "figures"))
+    assert {p.name for p in folder.iterdir()} == {
+        "curves.csv",
+        "curves.md",
+        "curves.png",
+        f"images-{run.name}.png",
+        "settings.json",
+    }
+    curves = [read_curve(run, "digits", split, 5) for split in ("train", "valid")]
+    better = curves[0]._replace(
+        settings=replace(curves[0].settings, estimator="arsm"),
+        smooth=[s - 1 for s in curves[0].smooth],
+    )
+    legend = curves_figure([curves[0], better, curves[1]]).axes[0].get_legend()
+    values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
+    assert values == sorted(values)
+    assert values[1] == round(min(curves[0].smooth), 1)
+    for changes, message in [
+        ({"runs": ()}, "no runs were given"),
+        ({"runs": (run, run.parent / "." / run.name)}, "a run was given twice"),
+        ({"smoothing": 0}, "smoothing is 0"),
+        ({"columns": 0}, "columns is 0; expected from 1 to 197"),
+        ({"columns": 198}, "columns is 198; expected from 1 to 197"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            vae_figures(replace(VAEFigures(runs=(run,), out=tmp_path / "refused"), **changes))
+    assert not (tmp_path / "refused").exists()

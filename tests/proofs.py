@@ -165,7 +165,7 @@ class AllDraws:
         log_rest = log_mass_outside(log_probs.detach(), value)
         order = log_prob_ordered(log_p.detach(), log_rest)
         self._count(order.unsqueeze(-1))
-        return swor.Sample(value, log_p, log_rest)
+        return swor.Sample(value, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
 
     def draw(self, scheme: Scheme, dist: Distribution, k: int, generator: Generator) -> swor.Sample:
         """Every sample of a scheme, thresholds included."""

@@ -26,7 +26,9 @@ def test_vmap_over_sampler_rule_and_loss(k: int) -> None:
     sample = swor.gumbel_top_k(log_probs, k, generator=seeded())
 
     def weigh(log_p: torch.Tensor, log_rest: torch.Tensor) -> torch.Tensor:
-        return swor.unordered_set(swor.Sample(log_p, log_p, log_rest)).weight
+        return swor.unordered_set(
+            swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
+        ).weight
 
     together = swor.unordered_set(sample).weight
     torch.testing.assert_close(vmap(weigh)(sample.log_p, sample.log_rest), together)

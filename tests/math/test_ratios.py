@@ -234,7 +234,7 @@ def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
 
     for k in (1, 4, 12):
         log_p, log_rest = random_set(k, 20, batch=(5, 7))
-        sample = swor.Sample(log_p, log_p, log_rest)
+        sample = swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
 
         def numbers(log_p=log_p, log_rest=log_rest, sample=sample):
             weights = swor.unordered_set(sample)
@@ -272,7 +272,9 @@ def test_weights_are_probabilities_times_ratios(k, dtype, tolerance):
         total = p.sum() + rest
         log_p, log_rest = (p / total).log().to(dtype), (rest / total).log().to(dtype)
         r, r2 = swor.leave_one_out(log_p.double(), log_rest.double(), second_order=True)
-        weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+        weights = swor.unordered_set(
+            swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
+        )
         tiny = 1e-37 if dtype == torch.float32 else 1e-290
         for ours, exact in (
             (weights.weight, (log_p.double() + r).exp()),
@@ -294,7 +296,7 @@ def test_an_empty_batch(method, batch):
 def test_without_any_mass_all_weights_are_zero(k):
     log_p, log_rest = torch.full((2, k), -torch.inf), torch.full((2,), -torch.inf)
     log_p[1] = -math.log(k)
-    weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+    weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest, scheme="without_replacement"))
     assert (weights.weight[0] == 0).all()
     torch.testing.assert_close(weights.weight[1], torch.full((k,), 1 / k))
     if k > 1:
@@ -335,7 +337,7 @@ def test_the_rule_takes_few_operations(k, most):
             return function(*args, **(kwargs or {}))
 
     log_p, log_rest = random_set(k, 20)
-    sample = swor.Sample(log_p, log_p, log_rest)
+    sample = swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
     swor.unordered_set(sample)  # makes the tables
     swor.set_validate_values(False)
     try:

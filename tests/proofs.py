@@ -207,11 +207,17 @@ Estimate = Callable[..., Tensor]
 
 
 def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) -> list[int]:
-    """The number of options at every draw of an estimate."""
-    trial = AllDraws(position=None if batch is None else 0)
-    with scripted(trial):
-        problem = Problem(name, batch or 1)
-        copy.deepcopy(estimate)(problem.f, problem.dist, k)
+    """The number of options at every draw of an estimate, which may have no other randomness."""
+    results = []
+    for seed in range(3):
+        trial = AllDraws(position=None if batch is None else 0)
+        with torch.random.fork_rng(), scripted(trial):
+            torch.manual_seed(seed)
+            problem = Problem(name, batch or 1)
+            results.append(problem.moments(copy.deepcopy(estimate)(problem.f, problem.dist, k)))
+    assert trial.sizes, "no draw was intercepted, so there is nothing to sum over"
+    same = all(torch.equal(result, results[0]) for result in results)
+    assert same, "some draws were not intercepted, so the sum would be random"
     return trial.sizes
 
 

@@ -13,9 +13,10 @@ from torch.func import grad, vmap
 
 import swor
 from swor.diagnostics.all_samples import all_samples
+from swor.estimators.baselines import BUILT_IN
 from swor.math._subsets import tables
 
-RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == swor.Baseline.BUILT_IN}
+RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == BUILT_IN}
 N = 4
 
 
@@ -133,7 +134,8 @@ def test_a_first_order_surrogate_has_another_hessian() -> None:
 def test_entries_can_be_pickled(name: str) -> None:
     entry, problem = swor.ESTIMATORS[name], Problem("square", 3)
     again = pickle.loads(pickle.dumps(entry))
-    values = [e(problem.f, problem.dist, 2, generator=seeded()) for e in (entry, again)]
+    made = [e.make(problem.dist, generator=seeded()) for e in (entry, again)]
+    values = [estimator(problem.f, problem.dist, 2, generator=seeded()) for estimator in made]
     assert torch.equal(*values)
 
 

@@ -13,8 +13,9 @@ from torch.distributions import Categorical
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.diagnostics.enumeration import exact_moments
+from swor.estimators.baselines import BUILT_IN
 
-RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == swor.Baseline.BUILT_IN}
+RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == BUILT_IN}
 
 
 UNBIASED = sorted(name for name, entry in RULES.items() if entry.unbiased)

@@ -29,9 +29,8 @@ class Gap(NamedTuple):
     estimator: str
     seed: int
     steps: int
-    trained: (
-        bool  # the model has learned something: in this run, or in the one that it started from
-    )
+    # Whether the model has learned something, in this run or in the one that it started from.
+    trained: bool
     instances: int
     length: float
     gap: float

@@ -85,7 +85,7 @@ class Subject(NamedTuple):
 def model_to_measure(settings: ModelSettings) -> AttentionModel:
     """Make a model whose batch norm leaves its running statistics as they are, in training mode too.
 
-    Greedy rollouts use these statistics, and must not depend on what was measured before.
+    Greedy rollouts use these statistics, and must not depend on earlier measurements.
     """
     model = AttentionModel(settings)
     for module in model.modules():
@@ -162,7 +162,7 @@ class Measuring:
 
     Args:
         settings: of the measurement.
-        subject: what is measured.
+        subject: the models and the instances.
         folder: where the tables are.
     """
 
@@ -172,7 +172,7 @@ class Measuring:
         self.policies = read_table(folder.path / POLICIES, PolicyRow, "tsp-variance")
 
     def jobs(self, step: int) -> list[Job]:
-        """Return what is left to do for a model."""
+        """Return the jobs that are left for a model."""
         left, jobs = self.left(step), []
         if left and not self.kept(step).exists():
             work = partial(self.reference, step)

@@ -283,7 +283,7 @@ def _record(row: ComparedEstimator) -> dict[str, object]:
 
 
 def _needs(module: str) -> ModuleType:
-    """Import an optional package, or raise an error that names the extra."""
+    """Import an optional package, or raise an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ from swor.samplers.distributions import SAMPLERS, can_be_listed, factorized
 from swor.types import Cost, Scheme
 
 Proof = Literal["enumeration", "z-score"]
-"""How the tests prove what an entry says about its bias.
+"""How the tests prove the bias that an entry declares, or that it has none.
 
 "enumeration": by a sum over all samples of a small domain, to 1e-12. "z-score": by the mean of 100 000
 draws in units of its own standard error, for estimators with continuous noise.

@@ -47,15 +47,19 @@ def solution_loss(
     max_steps: int | None = None,
     generator: torch.Generator | None = None,
 ) -> EstimatedLoss:
-    r"""$L$ with $E[L] = E[-r]$ and $E[\nabla L] = \nabla E[-r]$ from $k$ solutions per instance.
+    r"""Return the loss of every instance from k solutions, by any score-function estimator.
+
+    $$E[L] = E[-r], \qquad E[\nabla L] = \nabla E[-r]$$
+
+    The equations hold for an unbiased estimator; $r$ is the reward of a solution.
 
     Args:
         policy: any constructive policy of rl4co.
         env: the environment.
         td: instances, as ``env.reset`` returns them, (batch,).
         k: the number of solutions per instance.
-        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`. Some compare
-            with the greedy solution or with further independent ones, which are then decoded too.
+        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`. If its baseline
+            needs the greedy solution or additional independent ones, they are decoded as well.
         start: the first action of all solutions; None lets the policy choose.
         max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
         generator: the source of randomness.

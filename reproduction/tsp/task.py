@@ -206,7 +206,7 @@ class TourTask(Task[Tensor]):
         }
 
     def _validate_samples(self, generator: torch.Generator) -> dict[str, float]:
-        """Return the mean gaps of sampled tours and of the shortest of several, if the settings ask for them."""
+        """Return the mean gaps of sampled tours and of the shortest of several, if the settings say so."""
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}

@@ -19,7 +19,7 @@ def main() -> None:
         log_probs = torch.randn(batch, 4 * k).log_softmax(-1)
         drawn = swor.gumbel_top_k(log_probs, k)
         log_p = drawn.log_p.requires_grad_()
-        sample = swor.Sample(drawn.value, log_p, drawn.log_rest)
+        sample = swor.Sample(drawn.value, log_p, drawn.log_rest, scheme=drawn.scheme)
         reward = torch.rand(batch, k)
 
         def step(loss, log_p=log_p):

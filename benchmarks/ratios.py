@@ -106,7 +106,7 @@ def rule(batch: int = 128) -> None:
     rows: list[dict[str, object]] = []
     for k in (1, 2, 4, 8, 16):
         log_p, log_rest = random_sets(batch, k)
-        sample = swor.Sample(log_p, log_p, log_rest)
+        sample = swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
         row: dict[str, object] = {"k": k}
         for checks in (True, False):
             swor.set_validate_values(checks)

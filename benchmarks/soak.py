@@ -57,7 +57,8 @@ def by_name(name: str) -> Step:
         dist = torch.distributions.OneHotCategorical(logits=logits)
         dist = torch.distributions.Independent(dist, 1)
         f = lambda x: (x[..., 0].sum(-1) - 2.0).square()  # noqa: E731
-        return swor.ESTIMATORS[name](f, dist, K, generator=noise).mean()
+        estimator = swor.ESTIMATORS[name].make(dist, generator=noise)
+        return estimator(f, dist, K, generator=noise).mean()
 
     return step
 

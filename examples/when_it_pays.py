@@ -53,7 +53,7 @@ def variance_distinct(log_p: Tensor, cost: Tensor, k: int) -> Tensor:
     sets = torch.tensor(list(combinations(range(len(log_p)), k)))
     total = torch.zeros(len(cost), dtype=torch.float64)
     for part in sets.split(20_000):
-        sample = swor.Sample(part, log_p[part])
+        sample = swor.Sample(part, log_p[part], scheme="without_replacement")
         weights, chance = swor.unordered_set(sample), swor.log_prob_set(log_p[part]).exp()
         slope = torch.stack([weights.weight * (f - weights.baseline(f)) for f in cost[:, part]])
         total += (chance * squared_norm(slope, log_p[part].exp(), log_p)).sum(-1)

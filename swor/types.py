@@ -15,7 +15,7 @@ well, so those of $L$ are unbiased for those of $E[f]$, as with DiCE (Foerster e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -48,6 +48,13 @@ class Scheme(StrEnum):
         }.get(self, str(self))
 
 
+def _no_scheme() -> Scheme:
+    raise TypeError(
+        f"Sample was given no scheme; expected one of {', '.join(repr(str(s)) for s in Scheme)}. Say how "
+        "the sample was drawn, for instance with scheme='with_replacement' for independent samples."
+    )
+
+
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
 class Sample:
     """A sample of k outcomes of a discrete random variable, in the order in which they were drawn.
@@ -60,7 +67,8 @@ class Sample:
             is left, and None for samples drawn with replacement.
         kappa: the (k+1)-th largest perturbed log-probability, (*batch,). It is −inf if no mass is
             left, and None for schemes without perturbed log-probabilities.
-        scheme: how the sample was drawn.
+        scheme: how the sample was drawn; give it as a keyword. There is no default, because a rule that
+            is unbiased for one scheme is biased for another.
         log_q: the log of the expected number of copies of each outcome, (*batch, k), for schemes that
             select some outcomes deterministically (``top_k_and_sample``); None for all others.
     """
@@ -69,7 +77,7 @@ class Sample:
     log_p: Tensor
     log_rest: Tensor | None = None
     kappa: Tensor | None = None
-    scheme: Scheme | str = Scheme.WITHOUT_REPLACEMENT
+    scheme: Scheme | str = field(kw_only=True, default_factory=_no_scheme)
     log_q: Tensor | None = None
 
     @property

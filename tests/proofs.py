@@ -165,7 +165,7 @@ class AllDraws:
         log_rest = log_mass_outside(log_probs.detach(), value)
         order = log_prob_ordered(log_p.detach(), log_rest)
         self._count(order.unsqueeze(-1))
-        return swor.Sample(value, log_p, log_rest)
+        return swor.Sample(value, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
 
     def draw(self, scheme: Scheme, dist: Distribution, k: int, generator: Generator) -> swor.Sample:
         """Every sample of a scheme, thresholds included."""
@@ -207,11 +207,17 @@ Estimate = Callable[..., Tensor]
 
 
 def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) -> list[int]:
-    """The number of options at every draw of an estimate."""
-    trial = AllDraws(position=None if batch is None else 0)
-    with scripted(trial):
-        problem = Problem(name, batch or 1)
-        copy.deepcopy(estimate)(problem.f, problem.dist, k)
+    """The number of options at every draw of an estimate, which may have no other randomness."""
+    results = []
+    for seed in range(3):
+        trial = AllDraws(position=None if batch is None else 0)
+        with torch.random.fork_rng(), scripted(trial):
+            torch.manual_seed(seed)
+            problem = Problem(name, batch or 1)
+            results.append(problem.moments(copy.deepcopy(estimate)(problem.f, problem.dist, k)))
+    assert trial.sizes, "no draw was intercepted, so there is nothing to sum over"
+    same = all(torch.equal(result, results[0]) for result in results)
+    assert same, "some draws were not intercepted, so the sum would be random"
     return trial.sizes
 
 

@@ -128,7 +128,7 @@ def test_when_it_pays_is_exact() -> None:
     slopes = torch.eye(5, dtype=torch.float64) - p  # of log p by the logits
     draws = torch.cartesian_prod(*[torch.arange(5)] * k)
     sets = torch.combinations(torch.arange(5), k)
-    weights = swor.unordered_set(swor.Sample(sets, log_p[sets]))
+    weights = swor.unordered_set(swor.Sample(sets, log_p[sets], scheme="without_replacement"))
     for f, ours, theirs in zip(
         cost,
         example.variance_distinct(log_p, cost, k),

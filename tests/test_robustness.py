@@ -13,9 +13,10 @@ from torch.func import grad, vmap
 
 import swor
 from swor.diagnostics.all_samples import all_samples
+from swor.estimators.baselines import BUILT_IN
 from swor.math._subsets import tables
 
-RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == swor.Baseline.BUILT_IN}
+RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == BUILT_IN}
 N = 4
 
 
@@ -26,7 +27,9 @@ def test_vmap_over_sampler_rule_and_loss(k: int) -> None:
     sample = swor.gumbel_top_k(log_probs, k, generator=seeded())
 
     def weigh(log_p: torch.Tensor, log_rest: torch.Tensor) -> torch.Tensor:
-        return swor.unordered_set(swor.Sample(log_p, log_p, log_rest)).weight
+        return swor.unordered_set(
+            swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
+        ).weight
 
     together = swor.unordered_set(sample).weight
     torch.testing.assert_close(vmap(weigh)(sample.log_p, sample.log_rest), together)
@@ -131,7 +134,8 @@ def test_a_first_order_surrogate_has_another_hessian() -> None:
 def test_entries_can_be_pickled(name: str) -> None:
     entry, problem = swor.ESTIMATORS[name], Problem("square", 3)
     again = pickle.loads(pickle.dumps(entry))
-    values = [e(problem.f, problem.dist, 2, generator=seeded()) for e in (entry, again)]
+    made = [e.make(problem.dist, generator=seeded()) for e in (entry, again)]
+    values = [estimator(problem.f, problem.dist, 2, generator=seeded()) for estimator in made]
     assert torch.equal(*values)
 
 

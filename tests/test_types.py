@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from problems import log_probabilities, seeded
 
@@ -30,3 +31,14 @@ def test_an_external_baseline_replaces_the_built_in_one():
         by_hand = (weights.weight * (cost - 2.0) * sample.log_p).sum()
         (expected,) = torch.autograd.grad(by_hand, log_probs, retain_graph=True)
         assert torch.allclose(mine, expected, rtol=0, atol=1e-12)
+
+
+def test_a_sample_says_how_it_was_drawn():
+    log_p = log_probabilities(3)
+    with pytest.raises(
+        TypeError, match=r"no scheme; expected one of 'without_replacement', .*scheme="
+    ):
+        swor.Sample(torch.arange(3), log_p)
+    independent = swor.Sample(torch.arange(3), log_p, scheme="with_replacement")
+    with pytest.raises(ValueError, match="unordered_set was given a sample drawn by the scheme"):
+        swor.unordered_set(independent)

@@ -56,7 +56,8 @@ def samples(log_probs: Tensor, k: int, *, distinct: bool) -> tuple[swor.Sample, 
     if distinct:
         outside = torch.ones(len(value), n, dtype=torch.bool).scatter(-1, value, False)
         log_rest = log_probs.where(outside, -torch.inf).logsumexp(-1)
-        return swor.Sample(value, log_p, log_rest), swor.log_prob_set(log_p, log_rest).exp()
+        sample = swor.Sample(value, log_p, log_rest, scheme="without_replacement")
+        return sample, swor.log_prob_set(log_p, log_rest).exp()
     counts = torch.nn.functional.one_hot(value, n).sum(-2)
     ways = torch.tensor([factorial(k) / _factorials(row) for row in counts.tolist()])
     sample = swor.Sample(value, log_p, scheme=swor.Scheme.WITH_REPLACEMENT)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from swor.estimators.registry import ESTIMATORS
-from swor.estimators.score_function import ScoreFunctionEstimate
+from swor.estimators.score_function import ScoreFunctionEstimator
 
 TARGET = (0.6, 0.51, 0.48)
 
@@ -54,10 +54,10 @@ class Curve(NamedTuple):
     kappa: bool = False
 
     @property
-    def estimate(self) -> ScoreFunctionEstimate:
+    def estimate(self) -> ScoreFunctionEstimator:
         """The rule, its scheme and its baseline."""
-        estimate = ESTIMATORS[self.name].estimate
-        assert isinstance(estimate, ScoreFunctionEstimate)
+        estimate = ESTIMATORS[self.name].function
+        assert isinstance(estimate, ScoreFunctionEstimator)
         return estimate
 
 

@@ -1,4 +1,4 @@
-"""What runs have reached: the gaps of their validations, and the tours that they sampled in the end.
+"""The outcomes of runs: the gaps of their validations, and the tours that they sampled in the end.
 
 A folder that the command ``tsp-figures`` wrote stands for the runs that it was made from. So runs can be
 added to a comparison whose own runs are no longer there.
@@ -29,9 +29,8 @@ class Gap(NamedTuple):
     estimator: str
     seed: int
     steps: int
-    trained: (
-        bool  # the model has learned something: in this run, or in the one that it started from
-    )
+    # Whether the model has learned something, in this run or in the one that it started from.
+    trained: bool
     instances: int
     length: float
     gap: float

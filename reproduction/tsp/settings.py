@@ -19,14 +19,14 @@ Name = Literal[
     "reinforce_rollout",
     "reinforce_batch_mean",
     "rloo",
-    "sum_and_sample",
+    "sum_and_sample_shared_sampled_baseline",
     "unordered_set",
     "normalized_importance_weighted",
     "risk",
     "risk_beam_search",
 ]
 SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
-"""Estimators that draw one tour per instance, and compare it with other instances or models."""
+"""Estimators that draw one tour per instance; its baseline comes from other instances or models."""
 
 
 BLOCKS = 10
@@ -189,8 +189,8 @@ class TSPVariance(MeasurementSettings):
 
     Every estimator draws k tours of each instance of one fixed minibatch, whose instances interact by
     batch norm. reinforce_rollout and reinforce_batch_mean, which train with one tour of each of k times
-    as many instances, draw k independent tours of each here, and sum_and_sample k - 1 tours and one for
-    its baseline.
+    as many instances, draw k independent tours of each here, and sum_and_sample_shared_sampled_baseline
+    k - 1 tours and one for its baseline.
 
     Attributes:
         run: folder of a run of python -m reproduction tsp with --keep-steps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed
@@ -20,8 +20,8 @@ from reproduction.tsp.policy import TourPolicy
 from reproduction.tsp.problem import random_instances, tour_length, validation_instances
 from reproduction.tsp.rollout import RolloutBaseline, greedy_lengths
 from reproduction.tsp.settings import TSPSettings
-from swor.estimators.baselines import batch_mean
-from swor.types import Sample, Weights
+from swor.estimators.baselines import BUILT_IN, Baseline, BaselineInputs, Greedy
+from swor.types import Sample, Scheme, Weights
 
 
 def independent(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
@@ -39,39 +39,55 @@ def likeliest(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
     return swor.beam_search(policy, k)
 
 
+SAMPLERS: dict[Scheme, Callable[[TourPolicy, int, torch.Generator], Sample]] = {
+    Scheme.WITH_REPLACEMENT: independent,
+    Scheme.WITHOUT_REPLACEMENT: distinct,
+    Scheme.BEAM_SEARCH: likeliest,
+}
+
+
 @dataclass(frozen=True)
 class TourEstimator:
     """An estimator of the gradient of the expected tour length.
 
     Attributes:
-        draw: the sampler.
         rule: the rule for its samples.
-        baseline: "built-in" to the rule; one more "sampled" tour of the same instance; the "batch
-            mean" of the other instances; or the greedy "rollout" of the best model so far.
+        scheme: how the tours are drawn.
+        baseline: the baseline; the greedy one is a tour by the best model so far.
         unbiased: whether its gradient is unbiased.
     """
 
-    draw: Callable[[TourPolicy, int, torch.Generator], Sample]
     rule: Callable[[Sample], Weights]
-    baseline: Literal["built-in", "sampled", "batch mean", "rollout"] = "built-in"
-    unbiased: bool = True
+    scheme: Scheme
+    baseline: Baseline
+    unbiased: bool
+
+    def draw(self, policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
+        """Draw k tours of every instance."""
+        return SAMPLERS[self.scheme](policy, k, generator)
+
+
+def registered(name: str) -> TourEstimator:
+    """Return the score-function estimator of a name in ``swor.ESTIMATORS``."""
+    entry = swor.ESTIMATORS[name]
+    assert entry.rule is not None and entry.scheme is not None and entry.baseline is not None
+    return TourEstimator(entry.rule, entry.scheme, entry.baseline, entry.unbiased)
 
 
 TOUR_ESTIMATORS: dict[str, TourEstimator] = {
-    "reinforce_rollout": TourEstimator(independent, swor.single_sample, "rollout"),
-    "reinforce_batch_mean": TourEstimator(independent, swor.single_sample, "batch mean"),
-    "rloo": TourEstimator(independent, swor.rloo),
-    "sum_and_sample": TourEstimator(distinct, swor.sum_and_sample, "sampled"),
-    "unordered_set": TourEstimator(distinct, swor.unordered_set),
-    "normalized_importance_weighted": TourEstimator(
-        distinct, swor.normalized_importance_weighted, unbiased=False
-    ),
-    "risk": TourEstimator(distinct, swor.risk, unbiased=False),
-    "risk_beam_search": TourEstimator(likeliest, swor.risk, unbiased=False),
+    "reinforce_rollout": TourEstimator(swor.rloo, Scheme.WITH_REPLACEMENT, Greedy(), unbiased=True),
+    "reinforce_batch_mean": registered("reinforce_batch_mean"),
+    "rloo": registered("rloo"),
+    "sum_and_sample_shared_sampled_baseline": registered("sum_and_sample_shared_sampled_baseline"),
+    "unordered_set": registered("unordered_set"),
+    "normalized_importance_weighted": registered("normalized_importance_weighted"),
+    "risk": registered("risk"),
+    "risk_beam_search": TourEstimator(swor.risk, Scheme.BEAM_SEARCH, BUILT_IN, unbiased=False),
 }
+"""The estimators of Figure 3: those of the library under their names, and two of this experiment."""
 
 
-class Draws(NamedTuple):
+class SampledTours(NamedTuple):
     """Tours that a policy has drawn."""
 
     policy: TourPolicy
@@ -80,40 +96,28 @@ class Draws(NamedTuple):
     cost: Tensor  # the lengths of the tours, (batch, k)
 
 
-def surrogate(
+def tour_loss(
     estimator: TourEstimator,
-    draws: Draws,
+    tours: SampledTours,
     generator: torch.Generator,
-    rollout: Callable[[Tensor, Tensor], Tensor] | None,
+    greedy: Callable[[], Tensor],
 ) -> Tensor:
-    """Return the surrogate of each instance, (batch,): its gradient is that of the estimator.
+    """Return the loss of each instance, (batch,): its gradient is that of the estimator.
 
     Args:
         estimator: whose rule and baseline are used.
-        draws: the tours.
+        tours: the tours.
         generator: of a baseline that is sampled.
-        rollout: from instances and lengths to the baseline (batch, 1), for an estimator that has one.
+        greedy: returns the lengths of greedy tours, (batch, 1), for a baseline that needs them.
     """
-    baseline = _baseline(estimator, draws, generator, rollout)
-    return estimator.rule(draws.sample).loss(draws.cost, baseline=baseline)
-
-
-def _baseline(
-    estimator: TourEstimator,
-    draws: Draws,
-    generator: torch.Generator,
-    rollout: Callable[[Tensor, Tensor], Tensor] | None,
-) -> Tensor | Literal["built-in"]:
-    policy, instances, _, cost = draws
-    if rollout is not None:
-        return rollout(instances, cost)
-    if estimator.baseline == "sampled":
-        with torch.no_grad():
-            return tour_length(instances, independent(policy, 1, generator).value)
-    if estimator.baseline == "batch mean":  # of all other tours, also where k > 1
-        others = batch_mean(cost.reshape(-1, 1), group=distributed.group.WORLD)
-        return others.view_as(cost)
-    return "built-in"
+    policy, instances, sample, cost = tours
+    inputs = BaselineInputs(
+        cost,
+        sampled=lambda n: tour_length(instances, independent(policy, n, generator).value),
+        greedy=greedy,
+        group=distributed.group.WORLD,
+    )
+    return estimator.rule(sample).loss(cost, baseline=estimator.baseline(inputs))
 
 
 AT_ONCE = 500  # validation instances that are sampled at the same time
@@ -150,7 +154,7 @@ class TourTask(Task[Tensor]):
         if settings.start_from is not None:
             load_model(settings.start_from, self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
-        self.rollout = self._rollout() if self.estimator.baseline == "rollout" else None
+        self.rollout = self._rollout() if isinstance(self.estimator.baseline, Greedy) else None
         self.valid = validation_instances(settings.validation_size, settings.nodes)
         self.optimal = optimal_lengths(self.valid, progress=True)
 
@@ -171,16 +175,20 @@ class TourTask(Task[Tensor]):
         return place.share(everyone).to(self._device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the surrogate of the estimator, and the mean length and log-probability of its tours."""
+        """Return the loss of the estimator, and the mean length and log-probability of its tours."""
         policy = self.model(batch)
         sample = self.estimator.draw(policy, self.settings.samples, generator)
         cost = tour_length(batch, sample.value)
         if self.settings.best_of is not None:
             loss = best_of_loss(sample, cost, self.settings.best_of, largest=False)
         else:
-            draws = Draws(policy, batch, sample, cost)
-            loss = surrogate(self.estimator, draws, generator, self.rollout)
+            tours = SampledTours(policy, batch, sample, cost)
+            loss = tour_loss(self.estimator, tours, generator, lambda: self._greedy(batch, cost))
         return loss.mean(), {"length": cost.mean(), "log_p": sample.log_p.detach().mean()}
+
+    def _greedy(self, instances: Tensor, cost: Tensor) -> Tensor:
+        assert self.rollout is not None  # an estimator that asks for greedy tours has one
+        return self.rollout(instances, cost)
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
         """Replace the model of the rollout baseline if the trained model is better."""
@@ -198,7 +206,7 @@ class TourTask(Task[Tensor]):
         }
 
     def _validate_samples(self, generator: torch.Generator) -> dict[str, float]:
-        """The mean gap of sampled tours, and that of the shortest of some, if that is asked for."""
+        """Return the mean gaps of sampled tours and of the shortest of several, if the settings say so."""
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}

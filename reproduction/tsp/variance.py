@@ -13,8 +13,7 @@ those estimators.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,14 +39,7 @@ from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
-from reproduction.tsp.task import (
-    TOUR_ESTIMATORS,
-    Draws,
-    TourEstimator,
-    independent,
-    likeliest,
-    surrogate,
-)
+from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, independent, tour_loss
 from swor.diagnostics.groups import duplicates
 
 TABLE, POLICIES = "variance.csv", "policies.csv"
@@ -55,7 +47,7 @@ REFERENCE: Name = "unordered_set"
 SAMPLED = 25  # times that k independent tours are drawn to describe a policy
 
 
-class Measurement(NamedTuple):
+class VarianceRow(NamedTuple):
     """An estimator on a model: a row of ``variance.csv``; errors are standard errors."""
 
     step: int
@@ -93,7 +85,7 @@ class Subject(NamedTuple):
 def model_to_measure(settings: ModelSettings) -> AttentionModel:
     """Make a model whose batch norm leaves its running statistics as they are, in training mode too.
 
-    Greedy rollouts use these statistics, and must not depend on what was measured before.
+    Greedy rollouts use these statistics, and must not depend on earlier measurements.
     """
     model = AttentionModel(settings)
     for module in model.modules():
@@ -102,16 +94,24 @@ def model_to_measure(settings: ModelSettings) -> AttentionModel:
     return model
 
 
-def measured_as(name: str, k: int) -> tuple[TourEstimator, int]:
-    """Return an estimator, and how many tours its rule has, so that it draws k tours of each instance."""
-    estimator = TOUR_ESTIMATORS[name]
-    if name in SINGLE:  # the mean of k estimates, each with the same baseline as in training
-        return replace(estimator, rule=swor.rloo), k
-    return estimator, k - 1 if estimator.baseline == "sampled" else k
+def sample_size(name: str, k: int) -> int:
+    """Return the size of the sample of an estimator that draws k tours, those of its baseline included."""
+    return k - TOUR_ESTIMATORS[name].baseline.samples(k)
+
+
+def one_by_one(tours: SampledTours) -> SampledTours:
+    """Return k tours of each instance as single tours of repeated instances, (batch · k, 1)."""
+    value, log_p = tours.sample.value.flatten(0, 1), tours.sample.log_p.flatten()
+    return SampledTours(
+        tours.policy,
+        tours.instances.repeat_interleave(tours.sample.k, 0),
+        swor.Sample(value.unsqueeze(1), log_p.unsqueeze(1), scheme=tours.sample.scheme),
+        tours.cost.reshape(-1, 1),
+    )
 
 
 class Gradient:
-    """Draws of the gradient of the mean surrogate of the minibatch, (parameters,).
+    """Estimates of the gradient of the mean loss of the minibatch, (parameters,).
 
     A greedy rollout is that of the model itself.
 
@@ -128,13 +128,12 @@ class Gradient:
     ) -> None:
         self.model, self.instances = subject.model, subject.instances
         self.place = (settings.seed, purpose, step, name)
-        self.estimator, self.k = measured_as(name, settings.k)
+        self.estimator, self.k = TOUR_ESTIMATORS[name], sample_size(name, settings.k)
+        self.single = name in SINGLE  # k tours are k estimates, each as in training
         self.parameters = list(self.model.parameters())
         self.size = sum(p.numel() for p in self.parameters)
-        self.rollout: Callable[[Tensor, Tensor], Tensor] | None = None
-        if self.estimator.baseline == "rollout":
-            greedy = greedy_lengths(self.model.eval(), self.instances).unsqueeze(-1)
-            self.rollout = lambda instances, cost: greedy
+        greedy = greedy_lengths(self.model.eval(), self.instances)
+        self.greedy = greedy.repeat_interleave(self.k if self.single else 1).unsqueeze(-1)
         self.model.train()  # batch norm by the statistics of the minibatch, as in training
 
     def __call__(self, number: int) -> Tensor:
@@ -142,14 +141,17 @@ class Gradient:
         noise = seeded(*self.place, number)
         policy = self.model(self.instances)
         sample = self.estimator.draw(policy, self.k, noise)
-        draws = Draws(policy, self.instances, sample, tour_length(self.instances, sample.value))
-        loss = surrogate(self.estimator, draws, noise, self.rollout)
+        cost = tour_length(self.instances, sample.value)
+        tours = SampledTours(policy, self.instances, sample, cost)
+        tours = one_by_one(tours) if self.single else tours
+        loss = tour_loss(self.estimator, tours, noise, lambda: self.greedy)
         return flat_gradient(loss.mean(), self.parameters)
 
 
 def repetitions(settings: TSPVariance, name: str) -> int:
     """Return how often the gradient of an estimator is drawn; few times if it is not random."""
-    return BLOCKS if TOUR_ESTIMATORS[name].draw is likeliest else settings.repetitions
+    beams = TOUR_ESTIMATORS[name].scheme == swor.Scheme.BEAM_SEARCH
+    return BLOCKS if beams else settings.repetitions
 
 
 class Measuring:
@@ -160,17 +162,17 @@ class Measuring:
 
     Args:
         settings: of the measurement.
-        subject: what is measured.
+        subject: the models and the instances.
         folder: where the tables are.
     """
 
     def __init__(self, settings: TSPVariance, subject: Subject, folder: RunFolder) -> None:
         self.settings, self.subject, self.folder = settings, subject, folder
-        self.measured = read_table(folder.path / TABLE, Measurement, "tsp-variance")
+        self.measured = read_table(folder.path / TABLE, VarianceRow, "tsp-variance")
         self.policies = read_table(folder.path / POLICIES, PolicyRow, "tsp-variance")
 
     def jobs(self, step: int) -> list[Job]:
-        """Return what is left to do for a model."""
+        """Return the jobs that are left for a model."""
         left, jobs = self.left(step), []
         if left and not self.kept(step).exists():
             work = partial(self.reference, step)
@@ -213,7 +215,7 @@ class Measuring:
         stream = moments(blocks, draws, (draw.size,), advance)
         bias = squared_norm(blocks.means() - load_blocks(self.kept(step), draw.size))
         variance = (float(stream.total), float(stream.total_error))
-        self.measured.append(Measurement(step, name, draw.k, draws, *variance, *bias))
+        self.measured.append(VarianceRow(step, name, draw.k, draws, *variance, *bias))
         self.folder.write_csv(TABLE, with_ratios(self.measured))
         if not self.left(step):
             self.kept(step).unlink()
@@ -221,7 +223,7 @@ class Measuring:
 
 def measure(
     settings: TSPVariance, subject: Subject, folder: RunFolder
-) -> tuple[list[Measurement], list[PolicyRow]]:
+) -> tuple[list[VarianceRow], list[PolicyRow]]:
     """Measure what a folder lacks, with a progress bar, and return the whole tables."""
     measuring = Measuring(settings, subject, folder)
     do([job for step in subject.models for job in measuring.jobs(step)])
@@ -265,13 +267,13 @@ def describe(
     )
 
 
-def with_ratios(measured: Sequence[Measurement]) -> list[dict[str, object]]:
+def with_ratios(measured: Sequence[VarianceRow]) -> list[dict[str, object]]:
     """Return rows of a table, with variance and squared bias over the variance of RLOO."""
     usual = {m.step: m for m in measured if m.estimator == "rloo"}
     return [m._asdict() | ratios(m, usual.get(m.step)) for m in measured]
 
 
-def ratios(measurement: Measurement, usual: Measurement | None) -> dict[str, float | None]:
+def ratios(measurement: VarianceRow, usual: VarianceRow | None) -> dict[str, float | None]:
     """Return variance and squared bias over the variance of another estimator, with standard errors.
 
     Args:

@@ -9,7 +9,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.tables import markdown
 from reproduction.tsp.settings import TSPVariance
 from reproduction.tsp.task import TOUR_ESTIMATORS
-from reproduction.tsp.variance import Measurement, PolicyRow, with_ratios
+from reproduction.tsp.variance import PolicyRow, VarianceRow, with_ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ PANELS = {
 
 
 def variance_table(
-    settings: TSPVariance, measured: Sequence[Measurement], policies: Sequence[PolicyRow]
+    settings: TSPVariance, measured: Sequence[VarianceRow], policies: Sequence[PolicyRow]
 ) -> str:
     """Return tables of the variance, the squared bias and the policies, with a column for every step."""
     rows, steps = with_ratios(measured), sorted(p.step for p in policies)
@@ -51,7 +51,7 @@ def _ratio_table(
     return markdown(["estimator", *(f"step {step}" for step in steps)], lines)
 
 
-def _policy_table(policies: Sequence[PolicyRow], usual: Mapping[int, Measurement]) -> str:
+def _policy_table(policies: Sequence[PolicyRow], usual: Mapping[int, VarianceRow]) -> str:
     lines = {
         "mean log p of a tour": [f"{p.log_p:.3f} ± {p.log_p_error:.1g}" for p in policies],
         "duplicates": [f"{p.duplicates:.1%} ± {100 * p.duplicates_error:.1g}" for p in policies],
@@ -69,7 +69,7 @@ def _policy_table(policies: Sequence[PolicyRow], usual: Mapping[int, Measurement
 
 
 def variance_figure(
-    measured: Sequence[Measurement], policies: Sequence[PolicyRow], trained_with: str
+    measured: Sequence[VarianceRow], policies: Sequence[PolicyRow], trained_with: str
 ) -> Figure:
     """Plot variances and squared biases over the variance of RLOO, and the policies.
 

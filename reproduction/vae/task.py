@@ -11,7 +11,7 @@ from reproduction.harness.task import Place, Task, seeded
 from reproduction.vae.model import CategoricalVAE, Posterior, uniform
 from reproduction.vae.published import SAMPLED_KL
 from reproduction.vae.settings import METHODS, VAESettings
-from swor.estimators.estimator import Estimate
+from swor.estimators.estimator import EstimatorLike
 from swor.samplers.distributions import sample
 
 
@@ -90,9 +90,9 @@ def check_sizes(settings: VAESettings) -> None:
 def check_applies(estimator: str, n: int, c: int, k: int) -> None:
     """Try an estimator once on a uniform distribution, and refuse what it is not defined for."""
     try:
-        METHODS[estimator](
-            lambda z: z.flatten(-2).sum(-1), uniform(n, c), k, generator=torch.Generator()
-        )
+        generator = torch.Generator()
+        made = METHODS[estimator].make(uniform(n, c), generator=generator)
+        made(lambda z: z.flatten(-2).sum(-1), uniform(n, c), k, generator=generator)
     except (TypeError, ValueError) as error:
         raise UserError(f"{estimator} does not apply here: {error}") from error
 
@@ -106,7 +106,7 @@ def value_is_unbiased(estimator: str) -> bool:
 def surrogate(
     vae: CategoricalVAE,
     name: str,
-    estimate: Estimate,
+    estimate: EstimatorLike,
     x: Tensor,
     posterior: Posterior,
     kl: Tensor,

@@ -27,7 +27,7 @@ from reproduction.vae.model import CategoricalVAE, uniform
 from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_variance
 from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import check_applies, surrogate
-from swor.estimators.learned import warm_up
+from swor.estimators.warm_up import warm_up
 
 PARTS = ("encoder", "decoder", "both")
 TABLE = "variance.csv"

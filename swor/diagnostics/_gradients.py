@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent
 
-from swor.estimators.estimator import Estimate, Estimator
+from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.samplers.distributions import sample
 from swor.types import Cost
 
 Method = Literal["auto", "batch", "loop"]
-Draw = Callable[[int], tuple[Tensor, Tensor]]  # n -> estimates (n,), gradients (n, parameters)
+
+DrawGradients = Callable[[int], tuple[Tensor, Tensor]]
+"""From n to n estimates, (n,), and their gradients, (n, parameters)."""
 
 NUMBERS = 2**22  # largest number of elements in memory at a time: 32 MB in float64
 
@@ -29,17 +31,17 @@ def _flat(gradients: Sequence[Tensor], n: int) -> Tensor:
 
 
 def looped(
-    estimate: Estimate,
+    estimator: EstimatorLike,
     f: Cost,
     dist: Distribution,
     parameters: Sequence[Tensor],
     k: int,
     generator: torch.Generator | None,
-) -> Draw:
+) -> DrawGradients:
     """Return a function that draws one estimate and its backward pass after the other."""
 
     def one() -> tuple[Tensor, Tensor]:
-        loss = estimate(f, dist, k, generator=generator).mean()
+        loss = estimator(f, dist, k, generator=generator).mean()
         gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
         return loss.detach(), _flat(gradients, 1)
 
@@ -51,20 +53,20 @@ def looped(
 
 
 def batched(
-    estimate: Estimate,
+    estimator: EstimatorLike,
     f: Cost,
     dist: Distribution,
     parameters: Sequence[Tensor],
     k: int,
     generator: torch.Generator | None,
-) -> Draw:
+) -> DrawGradients:
     """Return a function that draws many estimates on a batch axis, with gradients by the chain rule."""
     logits = _logits(dist)
     to_parameters = _chain(logits, parameters)
 
     def draw(n: int) -> tuple[Tensor, Tensor]:
         leaf = logits.detach().expand(n, *logits.shape).clone().requires_grad_()
-        losses = estimate(f, _with_logits(dist, leaf), k, generator=generator)
+        losses = estimator(f, _with_logits(dist, leaf), k, generator=generator)
         losses = losses.reshape(n, -1).mean(-1)
         (by_logits,) = torch.autograd.grad(losses.sum(), leaf)
         return losses.detach(), to_parameters(by_logits)
@@ -108,7 +110,7 @@ def _with_logits(dist: Any, logits: Tensor) -> Distribution:
 
 def choose(
     method: Method,
-    entry: object,
+    estimator: EstimatorLike,
     f: Cost,
     dist: Distribution,
     parameters: Sequence[Tensor],
@@ -120,7 +122,7 @@ def choose(
         raise ValueError(
             f"method is {method!r}; expected 'auto', 'batch' or 'loop'. Leave it out for 'auto'."
         )
-    on_its_own = isinstance(entry, Estimator) and not entry.mixes_batch
+    on_its_own = isinstance(estimator, Estimator) and not estimator.mixes_batch
     fits = on_its_own and all(_reached(_logits(dist), parameters))
     return "batch" if fits and _takes_batches(f, dist, parameters) else "loop"
 

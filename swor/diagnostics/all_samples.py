@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import combinations, combinations_with_replacement, permutations, product
 from typing import NamedTuple
 
@@ -36,9 +37,8 @@ class AllSamples(NamedTuple):
 
     sample: Sample  # value (samples, k) contains indices into the domain; no gradient
     probability: Tensor  # (samples,)
-    x: Tensor | None = (
-        None  # (nodes,), log t of the thresholds, if each sample is repeated for all of them
-    )
+    # (nodes,), log t of the thresholds, if each sample is repeated for all of them
+    x: Tensor | None = None
 
 
 def all_samples(
@@ -98,6 +98,7 @@ def _independent(log_probs: Tensor, k: int, ordered: bool) -> AllSamples:
 
 
 def _distinct(log_probs: Tensor, k: int, ordered: bool, kappa: bool) -> AllSamples:
+    distinct = partial(Sample, scheme=Scheme.WITHOUT_REPLACEMENT)
     domain = _possible(log_probs)
     check_k(k, len(domain))
     index = _table(permutations(domain, k) if ordered else combinations(domain, k), k)
@@ -105,11 +106,11 @@ def _distinct(log_probs: Tensor, k: int, ordered: bool, kappa: bool) -> AllSampl
     log_rest = log_mass_outside(log_probs.expand(len(index), -1), index)
     probability = (log_prob_ordered if ordered else log_prob_set)(log_p, log_rest).exp()
     if k == len(domain):  # no mass is left outside, so the threshold is −inf
-        return AllSamples(Sample(index, log_p, log_rest, log_rest), probability)
+        return AllSamples(distinct(index, log_p, log_rest, log_rest), probability)
     if not kappa:
-        return AllSamples(Sample(index, log_p, log_rest), probability)
+        return AllSamples(distinct(index, log_p, log_rest), probability)
     x, share = threshold_nodes(log_p, log_rest)
-    sample = Sample(
+    sample = distinct(
         index.repeat_interleave(len(x), 0),
         log_p.repeat_interleave(len(x), 0),
         log_rest.repeat_interleave(len(x)),

@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from swor._checks import check_count, check_k
 from swor.diagnostics._bias import Reference, exact_reference, mean_of, z_score
 from swor.diagnostics._gradients import looped
-from swor.diagnostics.comparison import Comparison, Measurement, Row
+from swor.diagnostics.comparison import ComparedEstimator, Comparison, Performance
 from swor.diagnostics.moments import (
     WARM_UP,
     GradientMoments,
@@ -22,7 +22,7 @@ from swor.diagnostics.moments import (
     lookup,
     prepare,
 )
-from swor.estimators.estimator import Estimate, Estimator
+from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.types import Cost
 
 TIMED = 5
@@ -39,7 +39,7 @@ class _Problem:
 
 
 def compare(
-    estimators: Iterable[str] | Mapping[str, Estimate],
+    estimators: Iterable[str] | Mapping[str, EstimatorLike],
     f: Cost,
     dist: Distribution,
     *,
@@ -85,39 +85,38 @@ def compare(
     ('unordered_set', 'rloo')
     """
     check_k(k)
-    entries = _entries(estimators)
+    named = _by_name(estimators)
     problem = _Problem(f, dist, list(parameters), repeats, warm_up, generator)
-    left_out = {name: why for name, e in entries.items() if (why := _unfit(e, dist, k))}
-    entries = {name: e for name, e in entries.items() if name not in left_out}
-    if not entries:
+    left_out = {name: why for name, e in named.items() if (why := _unfit(e, dist, k))}
+    named = {name: e for name, e in named.items() if name not in left_out}
+    if not named:
         raise ValueError(
             f"no estimator is left to compare: {left_out}; expected at least one that is defined for "
             "this distribution and k. Name other estimators, or change k."
         )
-    used = {name: _evaluations(e, problem, k) for name, e in entries.items()}
+    used = {name: _evaluations(e, problem, k) for name, e in named.items()}
     budget = max(used.values()) if evaluations is None else evaluations
     check_count("evaluations", budget)
-    ks = {name: _largest_k(e, problem, budget) for name, e in entries.items()}
-    at_k = {name: _moments(e, problem, k) for name, e in entries.items()}
+    ks = {name: _largest_k(e, problem, budget) for name, e in named.items()}
+    at_k = {name: _moments(e, problem, k) for name, e in named.items()}
     reference = exact_reference(f, dist, problem.parameters)
-    unbiased = {n: m for n, m in at_k.items() if _unbiased(entries[n])}
+    unbiased = {n: m for n, m in at_k.items() if _unbiased(named[n])}
 
-    def row(name: str) -> Row:
+    def row(name: str) -> ComparedEstimator:
         against = reference or mean_of(unbiased, without=name)
-        entry, k_equal = entries[name], ks[name]
-        first = _measure(entry, problem, k, at_k[name], against)
+        estimator, k_equal = named[name], ks[name]
+        first = _measure(estimator, problem, k, at_k[name], against)
         if k_equal is None or k_equal == k:
-            return Row(name, _unbiased(entry), first, first if k_equal else None)
-        moments = _moments(entry, problem, k_equal)
-        return Row(
-            name, _unbiased(entry), first, _measure(entry, problem, k_equal, moments, against)
-        )
+            return ComparedEstimator(name, _unbiased(estimator), first, first if k_equal else None)
+        moments = _moments(estimator, problem, k_equal)
+        second = _measure(estimator, problem, k_equal, moments, against)
+        return ComparedEstimator(name, _unbiased(estimator), first, second)
 
-    rows = tuple(row(name) for name in entries)
+    rows = tuple(row(name) for name in named)
     return Comparison(rows, k, budget, repeats, reference is not None, left_out)
 
 
-def _entries(estimators: Iterable[str] | Mapping[str, Estimate]) -> dict[str, Estimate]:
+def _by_name(estimators: Iterable[str] | Mapping[str, EstimatorLike]) -> dict[str, EstimatorLike]:
     if isinstance(estimators, str):
         estimators = [estimators]
     if isinstance(estimators, Mapping):
@@ -125,26 +124,24 @@ def _entries(estimators: Iterable[str] | Mapping[str, Estimate]) -> dict[str, Es
     return {name: lookup(name) for name in estimators}
 
 
-def _unbiased(entry: Estimate) -> bool | None:
-    return entry.unbiased if isinstance(entry, Estimator) else None
+def _unbiased(estimator: EstimatorLike) -> bool | None:
+    return estimator.unbiased if isinstance(estimator, Estimator) else None
 
 
-def _unfit(entry: Estimate, dist: Distribution, k: int) -> str | None:
-    """Return why an estimator cannot be compared, or None if it can."""
-    if not isinstance(entry, Estimator):
+def _unfit(estimator: EstimatorLike, dist: Distribution, k: int) -> str | None:
+    """Return the reason why an estimator cannot be compared, or None if it can."""
+    if not isinstance(estimator, Estimator):
         return None
-    if not entry.defined_for(dist):
+    if not estimator.defined_for(dist):
         return "is not defined for this distribution"
-    largest = entry.largest_k(dist)
-    if k < entry.smallest_k or (largest is not None and k > largest):
-        return f"needs k from {entry.smallest_k} to {largest or 'any'}"
-    return None
+    largest = estimator.largest_k(dist)
+    return None if largest is None or k <= largest else f"needs k from 1 to {largest}"
 
 
-def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
+def _evaluations(estimator: EstimatorLike, problem: _Problem, k: int) -> int:
     """Return the evaluations of f per element of the batch, as registered or counted in one call."""
-    if isinstance(entry, Estimator):
-        return entry.evaluations(k, problem.dist)
+    if isinstance(estimator, Estimator):
+        return estimator.evaluations(k, problem.dist)
     counted = 0
 
     def count(value: Tensor) -> Tensor:
@@ -153,31 +150,28 @@ def _evaluations(entry: Estimate, problem: _Problem, k: int) -> int:
         counted += cost.shape[-1]
         return cost
 
-    entry(count, problem.dist, k, generator=problem.generator)
+    estimator(count, problem.dist, k, generator=problem.generator)
     return counted
 
 
-def _largest_k(entry: Estimate, problem: _Problem, budget: int) -> int | None:
-    """Return the largest k within a number of evaluations; None if even the smallest k needs more."""
-    smallest, largest = 1, budget
-    if isinstance(entry, Estimator):
-        smallest = entry.smallest_k
-        largest = min(budget, entry.largest_k(problem.dist) or budget)
-    return next(
-        (k for k in range(largest, smallest - 1, -1) if _fits(entry, problem, k, budget)), None
-    )
+def _largest_k(estimator: EstimatorLike, problem: _Problem, budget: int) -> int | None:
+    """Return the largest k within a number of evaluations; None if even k = 1 needs more."""
+    largest = budget
+    if isinstance(estimator, Estimator):
+        largest = min(budget, estimator.largest_k(problem.dist) or budget)
+    return next((k for k in range(largest, 0, -1) if _fits(estimator, problem, k, budget)), None)
 
 
-def _fits(entry: Estimate, problem: _Problem, k: int, budget: int) -> bool:
+def _fits(estimator: EstimatorLike, problem: _Problem, k: int, budget: int) -> bool:
     try:
-        return _evaluations(entry, problem, k) <= budget
+        return _evaluations(estimator, problem, k) <= budget
     except ValueError:  # a callable that rejects this k, because there are fewer outcomes
         return False
 
 
-def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:
+def _moments(estimator: EstimatorLike, problem: _Problem, k: int) -> GradientMoments:
     return gradient_moments(
-        entry,
+        estimator,
         problem.f,
         problem.dist,
         problem.parameters,
@@ -189,28 +183,28 @@ def _moments(entry: Estimate, problem: _Problem, k: int) -> GradientMoments:
 
 
 def _measure(
-    entry: Estimate,
+    estimator: EstimatorLike,
     problem: _Problem,
     k: int,
     moments: GradientMoments,
     reference: Reference | None,
-) -> Measurement:
+) -> Performance:
     eps = torch.finfo(problem.parameters[0].dtype).eps
-    return Measurement(
+    return Performance(
         k,
-        _evaluations(entry, problem, k),
+        _evaluations(estimator, problem, k),
         z_score(moments, reference, eps),
         moments,
-        _seconds(entry, problem, k),
+        _seconds(estimator, problem, k),
         eps,
     )
 
 
-def _seconds(entry: Estimate, problem: _Problem, k: int) -> float:
+def _seconds(estimator: EstimatorLike, problem: _Problem, k: int) -> float:
     """Return the median time of one estimate and its gradient."""
     f, dist, generator = problem.f, problem.dist, problem.generator
-    estimate, _ = prepare(entry, f, dist, k, 0, generator)  # training does not change the time
-    draw = looped(estimate, f, dist, problem.parameters, k, generator)
+    ready, _ = prepare(estimator, f, dist, k, 0, generator)  # training does not change the time
+    draw = looped(ready, f, dist, problem.parameters, k, generator)
     draw(1)
     times = []
     for _ in range(TIMED):

@@ -1,20 +1,15 @@
-"""The result of a comparison: measurements of every estimator, a table, a plot and a recommendation."""
+"""The result of a comparison of estimators: a table, a plot and a recommendation."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from swor.diagnostics.moments import GradientMoments
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 import importlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from swor.diagnostics.moments import GradientMoments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +19,8 @@ BIASED_FROM = 6.0  # see swor.diagnostics._bias
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """The measurements of an estimator at one k.
+class Performance:
+    """The bias, the variance, the evaluations and the time of an estimator at one k.
 
     Attributes:
         k: the number of samples.
@@ -59,20 +54,20 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedEstimator:
     """An estimator, measured at equal k and at equal evaluations.
 
     Attributes:
         name: of the estimator.
         unbiased: as registered; None if it is not registered.
         at_k: measured at equal k.
-        at_evaluations: measured at equal evaluations; None if even the smallest k needs more.
+        at_evaluations: measured at equal evaluations; None if even k = 1 needs more.
     """
 
     name: str
     unbiased: bool | None
-    at_k: Measurement
-    at_evaluations: Measurement | None
+    at_k: Performance
+    at_evaluations: Performance | None
 
     @property
     def looks_biased(self) -> bool:
@@ -80,7 +75,7 @@ class Row:
         return self.unbiased is False or self.at_k.z > BIASED_FROM
 
 
-def recommend(rows: Sequence[Row], evaluations: int) -> str:
+def recommend(rows: Sequence[ComparedEstimator], evaluations: int) -> str:
     """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
     fair = {
         row.name: row.at_evaluations
@@ -97,16 +92,13 @@ def recommend(rows: Sequence[Row], evaluations: int) -> str:
     return " ".join([_first(order[0], best), *_others(order[1:], fair, best)])
 
 
-def _first(name: str, best: Measurement) -> str:
-    variance = (
-        "no variance at all"
-        if best.log_variance == -math.inf
-        else f"log-variance {best.log_variance:.2f} ± {best.log_variance_error:.2f}"
-    )
+def _first(name: str, best: Performance) -> str:
+    none = best.log_variance == -math.inf
+    variance = "no variance at all" if none else f"log-variance {_log_variance(best)}"
     return f"Use {name} with k = {best.k}: no sign of bias, {variance} at {best.evaluations} evaluations."
 
 
-def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -> list[str]:
+def _others(names: list[str], fair: dict[str, Performance], best: Performance) -> list[str]:
     """Name the estimators that are as good within the error, and by how much the next one is worse."""
     close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
     behind = [name for name in names if name not in close]
@@ -120,12 +112,12 @@ def _others(names: list[str], fair: dict[str, Measurement], best: Measurement) -
     return said
 
 
-def _gap(other: Measurement, best: Measurement) -> float:
+def _gap(other: Performance, best: Performance) -> float:
     same = other.log_variance == best.log_variance  # also where both are −inf
     return 0.0 if same else other.log_variance - best.log_variance
 
 
-def _error(other: Measurement, best: Measurement) -> float:
+def _error(other: Performance, best: Performance) -> float:
     return math.hypot(other.log_variance_error, best.log_variance_error)
 
 
@@ -136,7 +128,7 @@ def _and(names: list[str]) -> str:
 BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable for colour-blind readers
 
 
-def plot(rows: Sequence[Row], k: int, evaluations: int, ax: Axes) -> Axes:
+def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) -> Axes:
     """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
     rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
     measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
@@ -159,7 +151,7 @@ def plot(rows: Sequence[Row], k: int, evaluations: int, ax: Axes) -> Axes:
     return ax
 
 
-def _dot(ax: Axes, m: Measurement, y: float, floor: float, colour: str, *, solid: bool) -> None:
+def _dot(ax: Axes, m: Performance, y: float, floor: float, colour: str, *, solid: bool) -> None:
     none = m.log_variance == -math.inf
     ax.errorbar(
         floor if none else m.log_variance,
@@ -185,7 +177,7 @@ class Comparison:
         left_out: estimators that could not be compared, with the reasons.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedEstimator, ...]
     k: int
     evaluations: int
     repeats: int
@@ -198,10 +190,9 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [HEADER, *(_cells(row) for row in self.rows)]
-        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
         table = [
-            "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(pairs))
-            for pairs in (tuple(zip(line, widths, strict=True)) for line in lines)
+            "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines
         ]
         return "\n".join([self._title, "", *table, *self._notes])
 
@@ -251,31 +242,29 @@ class Comparison:
 HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
 
 
-def _cells(row: Row) -> list[str]:
-    equal = row.at_evaluations
-    unbiased = {True: "yes", False: "no", None: "?"}[row.unbiased]
-    first = row.at_k
+def _cells(row: ComparedEstimator) -> list[str]:
+    first, equal = row.at_k, row.at_evaluations
     return [
         row.name,
-        unbiased,
+        {True: "yes", False: "no", None: "?"}[row.unbiased],
         "-" if math.isnan(first.z) else f"{first.z:.1f}",
         str(first.evaluations),
         _log_variance(first),
         f"{1000 * first.seconds:.2f}",
-        *(["-"] * 3 if equal is None else [str(equal.k), str(equal.evaluations)]),
-        *([] if equal is None else [_log_variance(equal)]),
+        *(
+            ["-"] * 3
+            if equal is None
+            else [f"{equal.k}", f"{equal.evaluations}", _log_variance(equal)]
+        ),
     ]
 
 
-def _log_variance(m: Measurement) -> str:
-    return (
-        "-inf"
-        if m.log_variance == -math.inf
-        else f"{m.log_variance:.2f} ± {m.log_variance_error:.2f}"
-    )
+def _log_variance(m: Performance) -> str:
+    error = "" if m.log_variance == -math.inf else f" ± {m.log_variance_error:.2f}"
+    return f"{m.log_variance:.2f}{error}"  # "-inf" has no error
 
 
-def _record(row: Row) -> dict[str, object]:
+def _record(row: ComparedEstimator) -> dict[str, object]:
     record: dict[str, object] = {
         "estimator": row.name,
         "unbiased": row.unbiased,
@@ -294,12 +283,12 @@ def _record(row: Row) -> dict[str, object]:
 
 
 def _needs(module: str) -> ModuleType:
-    """Import an optional package, or raise an error that names the extra."""
+    """Import an optional package, or raise an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"this needs the package {error.name!r}, which is not installed; expected the extra "
-            "'experiments'. Install it with: pip install 'swor[experiments]'",
+            f"the package {error.name!r} is not installed; expected it for tables and plots. Install it "
+            f"with: pip install {error.name}",
             name=error.name,
         ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 
 from swor._checks import check_count
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
-from swor.estimators.baselines import Baseline, greedy
+from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
 from swor.estimators.score_function import Rule
 from swor.math._best_of.weights import ascending
 from swor.samplers.distributions import support
@@ -53,9 +53,8 @@ class ExactMoments(NamedTuple):
     mean: Tensor  # (), of the estimate of E[f]
     variance: Tensor  # ()
     gradient: Tensor  # (parameters,), the mean of the gradient
-    covariance: (
-        Tensor  # (parameters, parameters), of the gradient; NaN next to an infinite variance
-    )
+    # (parameters, parameters), of the gradient; NaN next to an infinite variance
+    covariance: Tensor
     bias: Tensor  # (), of the estimate
     gradient_bias: Tensor  # (parameters,)
 
@@ -63,9 +62,6 @@ class ExactMoments(NamedTuple):
     def total_variance(self) -> Tensor:
         """The trace of the covariance of the gradient, ()."""
         return self.covariance.diagonal().sum()
-
-
-Constant = Literal["built-in"] | float
 
 
 def exact_moments(
@@ -76,7 +72,7 @@ def exact_moments(
     k: int,
     parameters: Sequence[Tensor],
     *,
-    baseline: Baseline | Constant = Baseline.BUILT_IN,
+    baseline: Baseline | float = BUILT_IN,
     ordered: bool = True,
     kappa: bool = True,
 ) -> ExactMoments:
@@ -97,8 +93,8 @@ def exact_moments(
         dist: a distribution without batch axes, small enough to be enumerated.
         k: the size of the sample.
         parameters: the tensors to differentiate with respect to; ``dist`` and ``f`` may depend on them.
-        baseline: a number, or a :class:`swor.Baseline`. There is no batch, so ``BATCH_MEAN`` is the same
-            as no baseline.
+        baseline: a number, or a :class:`swor.Baseline`. There is no batch, so the mean of a batch is the
+            same as no baseline.
         ordered: set it to False for a rule that does not depend on the order, to enumerate far fewer
             samples.
         kappa: set it to False for a rule that does not depend on the threshold, likewise.
@@ -123,17 +119,19 @@ def exact_moments(
     p, values = domain.log_p.detach().exp(), cost.detach()
     mean_cost = (p * values).sum()
     drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)
-    subtract = _mean_baseline(baseline, f, dist, float(mean_cost))
-    by_log_p, by_cost, loss, weights = _differentiate(rule, drawn, values, subtract)
+    if isinstance(baseline, Baseline):
+        subtracted = baseline.mean(k, mean_cost, lambda: greedy(f, dist).to(mean_cost))
+        extra = baseline.samples(k)
+    else:
+        subtracted, extra = baseline, 0
+    by_log_p, by_cost, loss, weights = _differentiate(rule, drawn, values, subtracted)
     score, pathwise = _jacobian(domain.log_p, parameters), _jacobian(cost, parameters)
     gradients = by_log_p @ score + by_cost @ pathwise
     mean, variance = _moments(loss.unsqueeze(-1), drawn)
     gradient, covariance = _moments(gradients, drawn)
-    if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
+    if extra:
         spread = (p * (values - mean_cost).square()).sum()
-        covariance = covariance + spread * _noise(
-            weights, drawn, score, shared=baseline == Baseline.SHARED_SAMPLE
-        )
+        covariance = covariance + spread * _noise(weights, drawn, score, shared=extra == 1)
     true_gradient = (p * values) @ score + p @ pathwise
     return ExactMoments(
         mean.squeeze(),
@@ -145,28 +143,8 @@ def exact_moments(
     )
 
 
-def _mean_baseline(
-    baseline: Baseline | Constant, f: Cost, dist: Distribution, mean_cost: float
-) -> Constant:
-    """Return the mean of a baseline over its own samples, or the baseline itself if it has none."""
-    if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
-        return mean_cost
-    if baseline in (Baseline.NONE, Baseline.BATCH_MEAN):
-        return 0.0
-    if baseline == Baseline.GREEDY:
-        return float(greedy(f, dist))
-    if isinstance(baseline, float | int):
-        return baseline
-    if baseline != Baseline.BUILT_IN:
-        raise ValueError(
-            f"baseline is {baseline!r}; expected a number or one of {', '.join(map(str, Baseline))}. "
-            "Add the mean of a new baseline here."
-        )
-    return "built-in"
-
-
 def _differentiate(
-    rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Constant
+    rule: Rule, drawn: AllSamples, cost: Tensor, baseline: Subtracted
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the derivatives of the loss by log p and by cost of every outcome, the loss, and the weights."""
     index = drawn.sample.value
@@ -185,7 +163,7 @@ def _differentiate(
 
 
 def _noise(weights: Tensor, drawn: AllSamples, score: Tensor, *, shared: bool) -> Tensor:
-    """Return what a sampled baseline of variance 1 adds to the covariance of the gradient."""
+    """Return the covariance that a sampled baseline of variance 1 adds to that of the gradient."""
     index, n = drawn.sample.value, len(score)
     if not shared:
         squares = drawn.probability @ _to_domain(weights.square(), index, n)
@@ -252,9 +230,9 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
 
     $$J_m = \sum_j f_{(j)} (P_j^m - P_{j-1}^m), \qquad P_j = p_{(1)} + \dots + p_{(j)}$$
 
-    The expected maximum of $m$ independent draws, with all outcomes in ascending order of $f$. It is what
-    :func:`swor.best_of` estimates. Where outcomes tie, the gradient of $f$ is
-    that of the likelier one.
+    This is the expected maximum of $m$ independent draws, with all outcomes in ascending order of $f$, and
+    the quantity that :func:`swor.best_of` estimates. If outcomes tie, the gradient of $f$ is that of the
+    more probable one.
 
     Args:
         f: the value of every outcome, from (*batch, |D|, *event) to (*batch, |D|).

@@ -12,9 +12,9 @@ from torch.distributions import Distribution
 from swor._checks import check_count
 from swor.diagnostics._gradients import NUMBERS, Method, batched, choose, count, looped
 from swor.diagnostics._streaming import Stream, start, update
-from swor.estimators.estimator import Estimate, Estimator
-from swor.estimators.learned import warm_up as warm_up_state
+from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
+from swor.estimators.warm_up import warm_up as warm_up_estimator
 from swor.samplers.distributions import factorized
 from swor.types import Cost
 
@@ -55,7 +55,7 @@ class GradientMoments:
 
 
 def gradient_moments(
-    estimator: str | Estimate,
+    estimator: str | EstimatorLike,
     f: Cost,
     dist: Distribution,
     parameters: Iterable[Tensor],
@@ -117,11 +117,11 @@ def gradient_moments(
         )
     wanted = list(parameters)
     _check_parameters(wanted)
-    entry = lookup(estimator)
-    chosen = choose(method, entry, f, dist, wanted)
-    estimate, steps = prepare(entry, f, dist, k, warm_up, generator)
+    found = lookup(estimator)
+    chosen = choose(method, found, f, dist, wanted)
+    ready, steps = prepare(found, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped
-    draw = make(estimate, f, dist, wanted, k, generator)
+    draw = make(ready, f, dist, wanted, k, generator)
     size = _chunk(dist, wanted, k)
     values, gradients = start(1, wanted[0].device), start(count(wanted), wanted[0].device)
     for begin in range(0, repeats, size):
@@ -131,24 +131,24 @@ def gradient_moments(
 
 
 def prepare(
-    entry: Estimate,
+    estimator: EstimatorLike,
     f: Cost,
     dist: Distribution,
     k: int,
     warm_up: int,
     generator: torch.Generator | None,
-) -> tuple[Estimate, int]:
+) -> tuple[EstimatorLike, int]:
     """Return the estimator to measure, and the number of steps for which it was trained."""
-    if not isinstance(entry, Estimator):
-        return entry, 0
-    estimate = entry.make(dist, generator=generator)
-    steps = warm_up_state(
-        estimate, lambda step: estimate(f, dist, k, generator=generator).mean(), warm_up
+    if not isinstance(estimator, Estimator):
+        return estimator, 0
+    made = estimator.make(dist, generator=generator)
+    steps = warm_up_estimator(
+        made, lambda step: made(f, dist, k, generator=generator).mean(), warm_up
     )
-    return estimate, steps
+    return made, steps
 
 
-def lookup(estimator: str | Estimate) -> Estimate:
+def lookup(estimator: str | EstimatorLike) -> EstimatorLike:
     """Return an estimator, given its name in ESTIMATORS or the estimator itself."""
     if not isinstance(estimator, str):
         return estimator

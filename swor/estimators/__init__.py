@@ -1,1 +1,1 @@
-"""Estimators of E[f] and its gradient: rules for samples, and callables that choose where f is evaluated."""
+"""Estimators of E[f] and its gradient, called with a function, a distribution and k."""

@@ -31,7 +31,7 @@ from swor.samplers.products import Factorized
 Control = Callable[[Tensor], Tensor]
 
 
-class Draw(NamedTuple):
+class GumbelNoise(NamedTuple):
     """The noise of k samples, and the outcomes that it determines."""
 
     z: Tensor  # (*batch, k, n, c)
@@ -41,14 +41,14 @@ class Draw(NamedTuple):
 
 def draw_noise(
     variables: Factorized, k: int, common_noise: bool, generator: torch.Generator | None
-) -> Draw:
+) -> GumbelNoise:
     """Draw k independent pairs of z and its argmax, and for each a z given this argmax."""
     log_probs = variables.log_probs.detach()
     z = perturbed(log_probs, k, generator)
     index = z.argmax(-1)
     if common_noise:
-        return Draw(z, index, None)
-    return Draw(z, index, conditional_gumbel(log_probs.unsqueeze(-3), index, generator))
+        return GumbelNoise(z, index, None)
+    return GumbelNoise(z, index, conditional_gumbel(log_probs.unsqueeze(-3), index, generator))
 
 
 def conditional_gumbel(
@@ -71,19 +71,21 @@ def conditional_gumbel(
     return later.scatter(-1, index.unsqueeze(-1), top)
 
 
-def estimate_gradient(variables: Factorized, draw: Draw, cost: Tensor, control: Control) -> Tensor:
+def estimate_gradient(
+    variables: Factorized, noise: GumbelNoise, cost: Tensor, control: Control
+) -> Tensor:
     """Return the estimate of the gradient with respect to the log-probabilities, (*batch, k, n, c).
 
     It carries gradient with respect to the parameters of the control variate. Detach it for any other use.
     """
-    c, slope = _with_slope(control, draw.z, tuple(cost.shape))
-    if draw.conditional is None:
-        pathwise = slope * _behind(draw.z)
+    c, slope = _with_slope(control, noise.z, tuple(cost.shape))
+    if noise.conditional is None:
+        pathwise = slope * _behind(noise.z)
     else:
-        c, later = _with_slope(control, draw.conditional, tuple(cost.shape))
-        pathwise = slope - later * (1.0 - _behind(draw.conditional))
+        c, later = _with_slope(control, noise.conditional, tuple(cost.shape))
+        pathwise = slope - later * (1.0 - _behind(noise.conditional))
     advantage = (cost - c)[..., None, None]
-    return advantage * variables.one_hot(draw.winners) + pathwise
+    return advantage * variables.one_hot(noise.winners) + pathwise
 
 
 def _with_slope(control: Control, z: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:

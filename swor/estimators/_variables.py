@@ -35,7 +35,7 @@ def _checked(variables: Factorized, cost: Tensor, k: int) -> Tensor:
     return cost
 
 
-def surrogate(variables: Factorized, cost: Tensor, gradient: Tensor) -> Tensor:
+def loss_with_gradient(variables: Factorized, cost: Tensor, gradient: Tensor) -> Tensor:
     r"""Return a loss with a given value and a given gradient, (*batch,).
 
     $$\frac1k \sum_s f_s + (\theta - \bot(\theta)) \cdot \bot(g), \qquad \theta = \log p$$

@@ -1,4 +1,4 @@
-"""Baselines for :meth:`swor.Weights.loss`: what is subtracted from each cost.
+"""Baselines for :meth:`swor.Weights.loss`: the numbers that are subtracted from the costs.
 
 A baseline leaves an estimator unbiased if it does not depend on the sample from whose cost it is
 subtracted. It may come from other samples, from other elements of the batch, from earlier steps, or from
@@ -12,8 +12,10 @@ initialised.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, distributed, nn
@@ -23,67 +25,128 @@ from swor.math._logspace import working_dtype
 from swor.samplers.distributions import factorized, sample
 from swor.types import Cost
 
+Subtracted = Literal["built-in"] | float | Tensor
+"""A baseline as :meth:`swor.Weights.loss` accepts it."""
 
-class Baseline(StrEnum):
-    """The baselines of score-function estimators that need no state.
 
-    A rule, the scheme that draws its samples and one of these baselines make an estimator, such as
-    ``swor.reinforce_sampled_baseline``.
+@dataclass(frozen=True, eq=False)
+class BaselineInputs:
+    """The costs that a baseline is computed from; those outside the sample are evaluated on demand.
 
     Attributes:
-        BUILT_IN: the baseline of the rule, if it has one.
-        NONE: no baseline.
-        SAMPLED: the cost of one additional sample for every term, :func:`sampled_baseline`.
-        SHARED_SAMPLE: the cost of one additional sample that all terms share.
-        BATCH_MEAN: the mean cost of the other elements of the batch, :func:`batch_mean`.
-        GREEDY: the cost of the most probable outcome, :func:`greedy`.
-
-    >>> (
-    ...     Baseline.SAMPLED.evaluations(4),
-    ...     Baseline.GREEDY.evaluations(4),
-    ...     Baseline.NONE.evaluations(4),
-    ... )
-    (4, 1, 0)
+        cost: the costs of the sample, (*batch, k).
+        sampled: from n to the costs of n additional, independent samples, (*batch, n).
+        greedy: returns the cost of the most probable outcome, (*batch, 1).
+        group: the processes that share the batch; None for this process alone.
     """
 
-    BUILT_IN = "built-in"
-    NONE = "none"
-    SAMPLED = "sampled"
-    SHARED_SAMPLE = "shared sample"
-    BATCH_MEAN = "batch mean"
-    GREEDY = "greedy"
+    cost: Tensor
+    sampled: Callable[[int], Tensor]
+    greedy: Callable[[], Tensor]
+    group: distributed.ProcessGroup | None = None
+
+
+class Baseline(ABC):
+    """A baseline that needs no state.
+
+    A rule, the scheme that draws its samples and a baseline make an estimator, such as
+    ``swor.reinforce_sampled_baseline``. A new baseline is a subclass that defines ``_compute``, and
+    ``samples`` or ``evaluations`` if it evaluates f at other outcomes than those of the sample.
+
+    Attributes:
+        mixes_batch: whether the baseline of an element of the batch depends on the other elements.
+
+    >>> [b.evaluations(4) for b in (BatchMean(), Greedy(), Sampled(), Sampled(shared=True))]
+    [0, 1, 4, 1]
+    """
+
+    mixes_batch: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, inputs: BaselineInputs) -> Subtracted:
+        """Return the baseline, as :meth:`swor.Weights.loss` accepts it."""
+        return self._compute(inputs)
+
+    @abstractmethod
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        """Return the baseline, which is linear in the costs of additional samples."""
+
+    def samples(self, k: int) -> int:
+        """Return the number of additional samples: 0, 1 that all k terms share, or k, one for each."""
+        return 0
 
     def evaluations(self, k: int) -> int:
         """Return the number of evaluations of f that the baseline of k samples needs."""
-        return {Baseline.SAMPLED: k, Baseline.SHARED_SAMPLE: 1, Baseline.GREEDY: 1}.get(self, 0)
+        return self.samples(k)
+
+    def mean(self, k: int, mean_cost: Tensor, greedy: Callable[[], Tensor]) -> Subtracted:
+        """Return the mean over the additional samples, if there is no batch.
+
+        Args:
+            k: the size of the sample.
+            mean_cost: the expected cost, ().
+            greedy: returns the cost of the most probable outcome, (1,).
+        """
+        return self(BaselineInputs(mean_cost.expand(k), mean_cost.expand, greedy))
 
 
-def compute_baseline(
-    baseline: Baseline,
-    f: Cost,
-    dist: Distribution,
-    cost: Tensor,
-    *,
-    generator: torch.Generator | None = None,
-) -> Literal["built-in"] | float | Tensor:
-    """Return what :meth:`swor.Weights.loss` subtracts from the costs of a sample.
+@dataclass(frozen=True)
+class BuiltIn(Baseline):
+    """The baseline of the rule, if it has one."""
+
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        return "built-in"
+
+
+@dataclass(frozen=True)
+class NoBaseline(Baseline):
+    """No baseline, even if the rule has one."""
+
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Sampled(Baseline):
+    """The costs of additional, independent samples; see :func:`sampled_baseline`.
 
     Args:
-        baseline: which baseline.
-        f: the cost, from values (*batch, k', *event) to (*batch, k').
-        dist: the distribution that was sampled.
-        cost: the costs of the sample, (*batch, k).
-        generator: the source of randomness.
+        shared: whether all terms share one additional sample.
     """
-    if baseline == Baseline.SAMPLED:
-        return sampled_baseline(f, dist, cost.shape[-1], generator=generator)
-    if baseline == Baseline.SHARED_SAMPLE:
-        return sampled_baseline(f, dist, 1, generator=generator)
-    if baseline == Baseline.BATCH_MEAN:
-        return batch_mean(cost)
-    if baseline == Baseline.GREEDY:
-        return greedy(f, dist)
-    return 0.0 if baseline == Baseline.NONE else "built-in"
+
+    shared: bool = False
+
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        return inputs.sampled(self.samples(inputs.cost.shape[-1]))
+
+    def samples(self, k: int) -> int:
+        """Return k, or 1 for a shared sample."""
+        return 1 if self.shared else k
+
+
+@dataclass(frozen=True)
+class BatchMean(Baseline):
+    """The mean cost of the other elements of the batch; see :func:`batch_mean`."""
+
+    mixes_batch: ClassVar[bool] = True
+
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        return batch_mean(inputs.cost, group=inputs.group)
+
+
+@dataclass(frozen=True)
+class Greedy(Baseline):
+    """The cost of the most probable outcome; see :func:`greedy`."""
+
+    def _compute(self, inputs: BaselineInputs) -> Subtracted:
+        return inputs.greedy()
+
+    def evaluations(self, k: int) -> int:
+        """Return 1, for the most probable outcome."""
+        return 1
+
+
+BUILT_IN = BuiltIn()
 
 
 @torch.no_grad()
@@ -163,7 +226,7 @@ def greedy(f: Cost, dist: Distribution) -> Tensor:
 
     $$b = f(\arg\max_x p(x))$$
 
-    Use it where greedy decoding is what counts in the end, as in self-critical training.
+    Use it where outcomes are decoded greedily in the end, as in self-critical training.
 
     Args:
         f: the cost, from values (*batch, 1, *event) to (*batch, 1).

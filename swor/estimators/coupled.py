@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor.estimators._variables import binary, evaluate, surrogate, variables_of
+from swor.estimators._variables import binary, evaluate, loss_with_gradient, variables_of
 from swor.math._logspace import without_autocast
 from swor.samplers._race import TINY, gumbel_like
 from swor.samplers.products import Factorized
@@ -52,7 +52,7 @@ def arm(f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | Non
     variables = binary("arm", dist, k)
     pair = _antithetic(f, variables, k, generator)
     by_logit = -pair.difference.unsqueeze(-1) * (pair.u - 0.5)
-    return _surrogate(variables, pair, by_logit)
+    return _binary_loss(variables, pair, by_logit)
 
 
 def disarm(
@@ -91,7 +91,7 @@ def disarm(
     pair = _antithetic(f, variables, k, generator)
     chance = torch.sigmoid(_logits(variables).abs()).unsqueeze(-2)
     by_logit = 0.5 * pair.difference.unsqueeze(-1) * pair.disagreement * chance
-    return _surrogate(variables, pair, by_logit)
+    return _binary_loss(variables, pair, by_logit)
 
 
 class _Pair(NamedTuple):
@@ -117,8 +117,8 @@ def _antithetic(f: Cost, variables: Factorized, k: int, generator: torch.Generat
     return _Pair(u, b.to(u.dtype) - opposite.to(u.dtype), first - second, cost)
 
 
-def _surrogate(variables: Factorized, pair: _Pair, by_logit: Tensor) -> Tensor:
-    return surrogate(variables, pair.cost, torch.stack([-by_logit, by_logit], dim=-1))
+def _binary_loss(variables: Factorized, pair: _Pair, by_logit: Tensor) -> Tensor:
+    return loss_with_gradient(variables, pair.cost, torch.stack([-by_logit, by_logit], dim=-1))
 
 
 def arsm(
@@ -167,7 +167,7 @@ def arsm(
     centred = (table - table.mean(-2, keepdim=True)).to(log_pi.dtype)
     with without_autocast(log_pi):
         gradient = (1.0 / c - log_pi.exp()) @ centred.mT
-    return surrogate(variables, cost, gradient)
+    return loss_with_gradient(variables, cost, gradient)
 
 
 def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:

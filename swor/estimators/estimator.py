@@ -10,21 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.estimators.baselines import Baseline
-from swor.estimators.score_function import Rule, ScoreFunctionEstimate
+from swor.estimators.baselines import BUILT_IN, Baseline
+from swor.estimators.score_function import Rule, ScoreFunctionEstimator
 from swor.samplers.distributions import SAMPLERS, can_be_listed, factorized
 from swor.types import Cost, Scheme
 
 Proof = Literal["enumeration", "z-score"]
-"""How the tests prove what an entry says about its bias.
+"""How the tests prove the bias that an entry declares, or that it has none.
 
 "enumeration": by a sum over all samples of a small domain, to 1e-12. "z-score": by the mean of 100 000
 draws in units of its own standard error, for estimators with continuous noise.
 """
 
 
-class Estimate(Protocol):
-    """A callable that estimates the expected cost and its gradient."""
+class EstimatorLike(Protocol):
+    """A callable that estimates the expected cost and its gradient: the contract of every estimator."""
 
     def __call__(
         self,
@@ -65,10 +65,10 @@ def domain_size(dist: Distribution) -> int:
 
 @dataclass(frozen=True)
 class Estimator:
-    """An entry of ESTIMATORS: a callable, and what is known about it.
+    """An entry of ESTIMATORS: a function, and its properties.
 
-    Call an entry as ``entry(f, dist, k)``. If it learns or remembers something, make a module first and use
-    that like the other estimators::
+    Call an entry as ``entry(f, dist, k)``. An entry that learns or remembers something raises an error if it
+    is called like this. Make a module from it first, and call that like the other estimators::
 
         estimator = ESTIMATORS["relax"].make(dist)  # an nn.Module
         optimizer = Adam([*model.parameters(), *estimator.parameters()])
@@ -77,10 +77,9 @@ class Estimator:
     Attributes:
         unbiased: whether its value and its gradient are unbiased for E[f] and ∇E[f].
         equation: the reference, such as "Kool et al. (2020), equation (17)".
-        estimate: the callable. For an estimator that learns, the function that its module calls.
+        function: the callable. For an estimator that learns, the function that its module calls.
         proof: how the tests prove that it is unbiased, or show that it is biased.
         count: the number of evaluations of f, from k and the distribution; see ``evaluations``.
-        smallest_k: the smallest k for which it is defined.
         largest_k: from a distribution to the largest k, or None if there is no largest one.
         defined_for: whether it is defined for a distribution. For others it raises an error that says
             what to use instead.
@@ -98,10 +97,9 @@ class Estimator:
 
     unbiased: bool
     equation: str
-    estimate: Callable[..., Tensor]
+    function: Callable[..., Tensor]
     proof: Proof
     count: Count = k_evaluations
-    smallest_k: int = 1
     largest_k: Callable[[Distribution], int | None] = unlimited
     defined_for: Callable[[Distribution], bool] = defined_everywhere
     mixes_batch: bool = False
@@ -117,8 +115,8 @@ class Estimator:
     ) -> Tensor:
         """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,).
 
-        If the estimator learns, every call makes a new module, which has not learned anything. Use
-        :meth:`make` to train with it.
+        An estimator that learns or remembers has no state here, so it raises an error: call the module that
+        :meth:`make` returns.
 
         Args:
             f: the cost, from values (*batch, k', *event) to (*batch, k'), for any k'.
@@ -129,16 +127,23 @@ class Estimator:
         Returns:
             (*batch,)
         """
-        if self.make_state is None:
-            return self.estimate(f, dist, k, generator=generator)
-        return self.make(dist, generator=generator)(f, dist, k, generator=generator)
+        if self.make_state is not None:
+            name = getattr(self.function, "__name__", str(self.function))
+            raise TypeError(
+                f"{name} learns or remembers, and was called without a state; expected a call of the "
+                f'module that has it. Make it once with estimator = swor.ESTIMATORS["{name}"].make(dist), '
+                "and call estimator(f, dist, k) in every step."
+            )
+        return self.function(f, dist, k, generator=generator)
 
     @property
     def learns(self) -> bool:
         """Whether it learns or remembers something, so that :meth:`make` returns a module."""
         return self.make_state is not None
 
-    def make(self, dist: Distribution, *, generator: torch.Generator | None = None) -> Estimate:
+    def make(
+        self, dist: Distribution, *, generator: torch.Generator | None = None
+    ) -> EstimatorLike:
         """Return the estimator with a state of its own, for distributions of the size of ``dist``.
 
         Args:
@@ -175,34 +180,34 @@ class Estimator:
     @property
     def rule(self) -> Rule | None:
         """The rule of a score-function estimator; None for the others."""
-        return self.estimate.rule if isinstance(self.estimate, ScoreFunctionEstimate) else None
+        return self.function.rule if isinstance(self.function, ScoreFunctionEstimator) else None
 
     @property
     def scheme(self) -> Scheme | None:
         """The sampling scheme of a score-function estimator; None for the others."""
-        return self.estimate.scheme if isinstance(self.estimate, ScoreFunctionEstimate) else None
+        return self.function.scheme if isinstance(self.function, ScoreFunctionEstimator) else None
 
     @property
     def baseline(self) -> Baseline | None:
         """The baseline of a score-function estimator; None for the others."""
-        return self.estimate.baseline if isinstance(self.estimate, ScoreFunctionEstimate) else None
+        return self.function.baseline if isinstance(self.function, ScoreFunctionEstimator) else None
 
 
 @dataclass(frozen=True)
 class _CountOf:
     """The number of evaluations of a score-function estimator, which does not depend on the distribution."""
 
-    estimate: ScoreFunctionEstimate
+    estimator: ScoreFunctionEstimator
 
     def __call__(self, k: int, dist: Distribution | None) -> int:
-        return self.estimate.evaluations(k)
+        return self.estimator.evaluations(k)
 
 
 def lift(
     rule: Rule,
     scheme: Scheme,
     *,
-    baseline: Baseline = Baseline.BUILT_IN,
+    baseline: Baseline = BUILT_IN,
     unbiased: bool,
     equation: str,
 ) -> Estimator:
@@ -211,31 +216,31 @@ def lift(
     Args:
         rule: maps a sample to its weights.
         scheme: how the samples are drawn.
-        baseline: what is subtracted from each cost.
+        baseline: the baseline that is subtracted from each cost.
         unbiased: whether the rule is unbiased.
         equation: the reference.
     """
     return entry_of(
-        ScoreFunctionEstimate(rule, scheme, baseline), unbiased=unbiased, equation=equation
+        ScoreFunctionEstimator(rule, scheme, baseline), unbiased=unbiased, equation=equation
     )
 
 
-def entry_of(estimate: ScoreFunctionEstimate, *, unbiased: bool, equation: str) -> Estimator:
+def entry_of(estimator: ScoreFunctionEstimator, *, unbiased: bool, equation: str) -> Estimator:
     """Return the entry of a score-function estimator.
 
     Args:
-        estimate: a rule, a scheme and a baseline.
+        estimator: a rule, a scheme and a baseline.
         unbiased: whether its rule is unbiased.
         equation: the reference.
     """
-    sampler = SAMPLERS[estimate.scheme]
+    sampler = SAMPLERS[estimator.scheme]
     return Estimator(
         unbiased,
         equation,
-        estimate,
+        estimator,
         proof="enumeration",
-        count=_CountOf(estimate),
+        count=_CountOf(estimator),
         largest_k=domain_size if sampler.distinct else unlimited,
         defined_for=can_be_listed if sampler.lists_domain else defined_everywhere,
-        mixes_batch=estimate.baseline == Baseline.BATCH_MEAN,
+        mixes_batch=estimator.baseline.mixes_batch,
     )

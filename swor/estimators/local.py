@@ -50,9 +50,8 @@ def local_expectation(
     variables = variables_of(dist, k)
     x = variables.independent(k, generator)
     categories = torch.arange(variables.categories, device=x.device)
-    index = (
-        x.unsqueeze(-1) + categories
-    ) % variables.categories  # (*batch, k, n, c), x itself first
+    # (*batch, k, n, c), with x itself first.
+    index = (x.unsqueeze(-1) + categories) % variables.categories
     cost = evaluate(variables, f, _neighbours(index).flatten(-3, -2))
     cost = _per_variable(cost.unflatten(-1, (k, -1)), *index.shape[-2:])
     log_probs = variables.log_probs.unsqueeze(-3).expand_as(index)

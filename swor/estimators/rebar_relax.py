@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import torch
@@ -14,11 +15,12 @@ from swor.estimators._variables import (
     checked_temperature,
     evaluate,
     evaluate_relaxed,
+    loss_with_gradient,
     relaxable,
-    surrogate,
     tempered_softmax,
     variables_of,
 )
+from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
 from swor.types import Cost
 
@@ -125,13 +127,15 @@ def relax(
             "the distribution has categories of probability 0; expected finite log-probabilities, "
             "because the control variate cannot process -inf. Use rebar, or another estimator."
         )
-    draw = draw_noise(variables, k, common_noise, generator)
-    cost = evaluate(variables, f, draw.winners)
+    noise = draw_noise(variables, k, common_noise, generator)
+    cost = evaluate(variables, f, noise.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
-    gradient = estimate_gradient(variables, draw, cost.detach(), control)
+    gradient = estimate_gradient(variables, noise, cost.detach(), control)
     squared = squared_gradient(variables, gradient)
-    return surrogate(variables, cost, gradient) + (squared - squared.detach()).to(cost.dtype)
+    return loss_with_gradient(variables, cost, gradient) + (squared - squared.detach()).to(
+        cost.dtype
+    )
 
 
 def rebar(
@@ -181,8 +185,8 @@ def rebar(
     """
     variables = relaxable("rebar", dist, k)
     learned = [checked_temperature(temperature), scale]
-    draw = draw_noise(variables, k, common_noise, generator)
-    cost = evaluate(variables, f, draw.winners)
+    noise = draw_noise(variables, k, common_noise, generator)
+    cost = evaluate(variables, f, noise.winners)
     if not torch.is_grad_enabled():
         return cost.mean(-1)
     tau, eta = (_per_element(x, variables) for x in learned)
@@ -191,9 +195,9 @@ def rebar(
         y = tempered_softmax(z, tau[..., None, None, None])
         return eta.unsqueeze(-1) * evaluate_relaxed(variables, f, y)
 
-    gradient = estimate_gradient(variables, draw, cost.detach(), control)
+    gradient = estimate_gradient(variables, noise, cost.detach(), control)
     signal = _signal(variables, gradient, learned, [tau, eta])
-    return surrogate(variables, cost, gradient) + signal.to(cost.dtype)
+    return loss_with_gradient(variables, cost, gradient) + signal.to(cost.dtype)
 
 
 def _per_element(x: float | Tensor, variables: Factorized) -> Tensor:
@@ -206,7 +210,7 @@ def _per_element(x: float | Tensor, variables: Factorized) -> Tensor:
 def _signal(
     variables: Factorized, gradient: Tensor, learned: list[float | Tensor], copies: list[Tensor]
 ) -> Tensor:
-    """Return 0, with the gradient of the squared gradient with respect to what is learned.
+    """Return 0, with the gradient of the squared gradient with respect to the learned parameters.
 
     The derivative is taken here and not in the later backward pass, because it must not reach the
     parameters of f.
@@ -218,3 +222,53 @@ def _signal(
             (slope,) = torch.autograd.grad(squared, copy, retain_graph=True)
             total = total + slope * (x - x.detach()).reshape(())
     return total
+
+
+class Relax(nn.Module):
+    """RELAX, :func:`swor.relax`, with a control variate that is trained to minimise the squared gradient.
+
+    Args:
+        control: the control variate.
+    """
+
+    def __init__(self, control: ControlVariate) -> None:
+        super().__init__()
+        self.control = control
+
+    def forward(
+        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
+        return relax(f, dist, k, control=self.control, generator=generator)
+
+
+class Rebar(nn.Module):
+    """REBAR, :func:`swor.rebar`, with a temperature and a scale that minimise the squared gradient.
+
+    Args:
+        temperature: its initial value.
+        scale: its initial value.
+    """
+
+    def __init__(self, temperature: float = 0.5, scale: float = 1.0) -> None:
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)))
+        self.scale = nn.Parameter(torch.tensor(scale))
+
+    def forward(
+        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
+        temperature = self.log_temperature.exp()
+        return rebar(f, dist, k, temperature=temperature, scale=self.scale, generator=generator)
+
+
+def make_relax(dist: Distribution, generator: torch.Generator | None) -> Relax:
+    """Return RELAX with an untrained control variate that fits the size of a distribution."""
+    variables = factorized(dist)
+    return Relax(ControlVariate(variables.length, variables.categories, generator=generator))
+
+
+def make_rebar(dist: Distribution, generator: torch.Generator | None) -> Rebar:
+    """Return REBAR with its initial temperature and scale."""
+    return Rebar()

@@ -9,18 +9,18 @@ from torch.distributions import Distribution
 from swor.estimators._variables import is_binary, is_relaxable
 from swor.estimators.coupled import arm, arsm, disarm
 from swor.estimators.estimator import Estimator, entry_of, lift
-from swor.estimators.learned import (
-    make_gumbel_softmax,
-    make_moving_average,
-    make_rebar,
-    make_relax,
-    make_straight_through,
-)
 from swor.estimators.local import local_expectation, local_unordered_set
-from swor.estimators.rebar_relax import rebar, relax
-from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
+from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
+from swor.estimators.relaxed import (
+    gumbel_softmax,
+    make_gumbel_softmax,
+    make_straight_through,
+    reinmax,
+    straight_through,
+)
 from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
+    make_moving_average,
     reinforce_batch_mean,
     reinforce_greedy,
     reinforce_moving_average,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor.estimators._variables import (
@@ -150,3 +153,38 @@ def reinmax(
     pi = torch.softmax(middle.log() + score(log_probs), -1)
     y = 2.0 * pi - 0.5 * torch.softmax(log_probs, -1)
     return evaluate_relaxed(variables, f, x + (y - y.detach())).mean(-1)
+
+
+class LearnedTemperature(nn.Module):
+    """A relaxation whose temperature is trained with the model, by the gradient of the estimate.
+
+    Args:
+        relaxation: :func:`swor.gumbel_softmax` or :func:`swor.straight_through`.
+        temperature: its initial value.
+    """
+
+    def __init__(self, relaxation: Callable[..., Tensor], temperature: float = 1.0) -> None:
+        super().__init__()
+        self.relaxation = relaxation
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)))
+
+    def forward(
+        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return a biased estimate of E[f] whose gradient is a biased estimate of ∇E[f], (*batch,)."""
+        temperature = self.log_temperature.exp()
+        return self.relaxation(f, dist, k, temperature=temperature, generator=generator)
+
+
+def make_gumbel_softmax(
+    dist: Distribution, generator: torch.Generator | None
+) -> LearnedTemperature:
+    """Return Gumbel-Softmax with its initial temperature."""
+    return LearnedTemperature(gumbel_softmax)
+
+
+def make_straight_through(
+    dist: Distribution, generator: torch.Generator | None
+) -> LearnedTemperature:
+    """Return straight-through Gumbel-Softmax with its initial temperature."""
+    return LearnedTemperature(straight_through)

@@ -11,12 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from swor.estimators.baselines import Baseline, MovingAverage, compute_baseline
+from swor.estimators.baselines import (
+    BUILT_IN,
+    Baseline,
+    BaselineInputs,
+    BatchMean,
+    Greedy,
+    MovingAverage,
+    NoBaseline,
+    Sampled,
+    greedy,
+    sampled_baseline,
+)
 from swor.rules.reinforce import rloo
 from swor.rules.sums import deterministic_sum_and_sample, sum_and_sample
 from swor.rules.unordered_set import unordered_set
@@ -27,27 +39,27 @@ Rule = Callable[[Sample], Weights]
 
 
 @dataclass(frozen=True)
-class ScoreFunctionEstimate:
+class ScoreFunctionEstimator:
     r"""An estimator that draws a new sample at every call and returns its surrogate loss.
 
     $$\sum_s w_s \Bigl(f_s + \Bigl(\frac{p_s}{\bot(p_s)} - 1\Bigr) \bigl(f_s - \bot(b_s)\bigr)\Bigr)$$
 
-    Call it as ``estimate(f, dist, k, generator=…)``.
+    Call it as ``estimator(f, dist, k, generator=…)``.
 
     Attributes:
         rule: maps the sample to its weights.
         scheme: how the sample is drawn.
-        baseline: what is subtracted from each cost.
+        baseline: the baseline that is subtracted from each cost.
 
-    >>> estimate = ScoreFunctionEstimate(rloo, Scheme.WITH_REPLACEMENT, Baseline.SAMPLED)
+    >>> estimator = ScoreFunctionEstimator(rloo, Scheme.WITH_REPLACEMENT, Sampled())
     >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
-    >>> estimate(torch.ones_like, dist, 2), estimate.evaluations(2)
+    >>> estimator(torch.ones_like, dist, 2), estimator.evaluations(2)
     (tensor([1., 1., 1., 1., 1.]), 4)
     """
 
     rule: Rule
     scheme: Scheme
-    baseline: Baseline = Baseline.BUILT_IN
+    baseline: Baseline = BUILT_IN
 
     def __call__(
         self, f: Cost, dist: Distribution, k: int, /, *, generator: torch.Generator | None = None
@@ -62,8 +74,12 @@ class ScoreFunctionEstimate:
         """
         drawn = draw(self.scheme, dist, k, generator)
         cost = f(drawn.value)
-        baseline = compute_baseline(self.baseline, f, dist, cost, generator=generator)
-        return self.rule(drawn).loss(cost, baseline=baseline)
+        inputs = BaselineInputs(
+            cost,
+            sampled=partial(sampled_baseline, f, dist, generator=generator),
+            greedy=partial(greedy, f, dist),
+        )
+        return self.rule(drawn).loss(cost, baseline=self.baseline(inputs))
 
     def evaluations(self, k: int) -> int:
         """Return the number of evaluations of f, including those of the baseline."""
@@ -72,7 +88,7 @@ class ScoreFunctionEstimate:
 
 _WITH, _WITHOUT = Scheme.WITH_REPLACEMENT, Scheme.WITHOUT_REPLACEMENT
 
-reinforce_no_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.NONE)
+reinforce_no_baseline = ScoreFunctionEstimator(rloo, _WITH, NoBaseline())
 """REINFORCE without a baseline: the mean over k independent samples.
 
 It is unbiased and uses k evaluations. Use it as a reference in comparisons.
@@ -83,7 +99,7 @@ References:
     | https://doi.org/10.1007/BF00992696
 """
 
-reinforce_sampled_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.SAMPLED)
+reinforce_sampled_baseline = ScoreFunctionEstimator(rloo, _WITH, Sampled())
 """REINFORCE with a sampled baseline: the cost of one additional sample for every term.
 
 It is unbiased and uses 2k evaluations.
@@ -97,7 +113,7 @@ References:
     | https://arxiv.org/abs/1810.04777
 """
 
-reinforce_shared_sampled_baseline = ScoreFunctionEstimate(rloo, _WITH, Baseline.SHARED_SAMPLE)
+reinforce_shared_sampled_baseline = ScoreFunctionEstimator(rloo, _WITH, Sampled(shared=True))
 """REINFORCE with a sampled baseline: the cost of one additional sample that all terms share.
 
 It is unbiased and uses k + 1 evaluations.
@@ -111,7 +127,7 @@ References:
     | https://arxiv.org/abs/1810.04777
 """
 
-reinforce_batch_mean = ScoreFunctionEstimate(rloo, _WITH, Baseline.BATCH_MEAN)
+reinforce_batch_mean = ScoreFunctionEstimator(rloo, _WITH, BatchMean())
 """REINFORCE with the mean cost of the other elements of the batch as its baseline.
 
 It is unbiased and uses k evaluations. Use it where the elements of the batch have similar costs. There is
@@ -123,7 +139,7 @@ References:
     | https://doi.org/10.1007/BF00992696
 """
 
-reinforce_greedy = ScoreFunctionEstimate(rloo, _WITH, Baseline.GREEDY)
+reinforce_greedy = ScoreFunctionEstimator(rloo, _WITH, Greedy())
 """REINFORCE with the cost of the most probable outcome as its baseline, also called self-critical training.
 
 It is unbiased and uses k + 1 evaluations.
@@ -133,11 +149,11 @@ References:
     | https://arxiv.org/abs/1612.00563
 """
 
-unordered_set_no_baseline = ScoreFunctionEstimate(unordered_set, _WITHOUT, Baseline.NONE)
+unordered_set_no_baseline = ScoreFunctionEstimator(unordered_set, _WITHOUT, NoBaseline())
 """The unordered set estimator without its built-in baseline.
 
-It is unbiased and uses k evaluations. Use it to measure what the baseline of :func:`swor.unordered_set`
-contributes.
+It is unbiased and uses k evaluations. Use it to measure the effect of the baseline of
+:func:`swor.unordered_set`.
 
 References:
     | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
@@ -145,7 +161,7 @@ References:
     | https://arxiv.org/abs/2002.06043
 """
 
-sum_and_sample_sampled_baseline = ScoreFunctionEstimate(sum_and_sample, _WITHOUT, Baseline.SAMPLED)
+sum_and_sample_sampled_baseline = ScoreFunctionEstimator(sum_and_sample, _WITHOUT, Sampled())
 """Stochastic sum-and-sample with a sampled baseline: the cost of one additional sample for every term.
 
 It is unbiased and uses 2k evaluations. It is the version in the paper's toy experiment.
@@ -156,8 +172,8 @@ References:
     | https://arxiv.org/abs/2002.06043
 """
 
-sum_and_sample_shared_sampled_baseline = ScoreFunctionEstimate(
-    sum_and_sample, _WITHOUT, Baseline.SHARED_SAMPLE
+sum_and_sample_shared_sampled_baseline = ScoreFunctionEstimator(
+    sum_and_sample, _WITHOUT, Sampled(shared=True)
 )
 """Stochastic sum-and-sample with a sampled baseline: the cost of one additional sample that all terms share.
 
@@ -169,8 +185,8 @@ References:
     | https://arxiv.org/abs/2002.06043
 """
 
-deterministic_sum_and_sample_sampled_baseline = ScoreFunctionEstimate(
-    deterministic_sum_and_sample, Scheme.TOP_K_AND_SAMPLE, Baseline.SAMPLED
+deterministic_sum_and_sample_sampled_baseline = ScoreFunctionEstimator(
+    deterministic_sum_and_sample, Scheme.TOP_K_AND_SAMPLE, Sampled()
 )
 """Deterministic sum-and-sample with a sampled baseline: the cost of one additional sample for every term.
 
@@ -227,3 +243,28 @@ def reinforce_moving_average(
     drawn = draw(_WITH, dist, k, generator)
     cost = f(drawn.value)
     return rloo(drawn).loss(cost, baseline=average(cost))
+
+
+class ReinforceMovingAverage(nn.Module):
+    """REINFORCE with a moving average, :func:`swor.reinforce_moving_average`, which the module stores.
+
+    Args:
+        decay: of the average.
+    """
+
+    def __init__(self, decay: float = 0.9) -> None:
+        super().__init__()
+        self.average = MovingAverage(decay)
+
+    def forward(
+        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
+        return reinforce_moving_average(f, dist, k, average=self.average, generator=generator)
+
+
+def make_moving_average(
+    dist: Distribution, generator: torch.Generator | None
+) -> ReinforceMovingAverage:
+    """Return REINFORCE with a moving average of no costs yet."""
+    return ReinforceMovingAverage()

@@ -35,13 +35,13 @@ class BestOf:
         For rewards of 0 and 1 it is an unbiased estimate of pass@m.
 
         Args:
-            f: the value of every sample, (*batch, k); where it carries gradient, so does the estimate.
+            f: the value of every sample, (*batch, k). If it carries gradient, so does the estimate.
 
         Returns:
             (*batch,)
         """
         check_values("f", f, self.sample)
-        return surrogate(f, self._find(f, None, gradient=False), None)
+        return first_order_loss(f, self._find(f, None, gradient=False), None)
 
     def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate loss, to be averaged over the batch and differentiated.
@@ -49,14 +49,16 @@ class BestOf:
         $$L = \sum_s w_s f_s + c_s (\log p_s - \bot(\log p_s))$$
 
         Its value estimates $J_m$ and its gradient estimates $\nabla J_m$. Minimise it if $f$ is a cost, and
-        its negative if $f$ is a reward.
+        its negative if $f$ is a reward. Differentiate it once: unlike those of :meth:`swor.Weights.loss`,
+        its higher derivatives are not estimates of those of $J_m$.
 
         Args:
-            f: the value of every sample, (*batch, k). Where it carries gradient, the pathwise term is
-                included: the gradient of the outcome that attains the maximum, and of the likelier
-                one where two tie for it.
-            log_p: log-probability, (*batch, k), of the policy to differentiate, if it is not the one
-                sampled from; each of the m draws is then corrected by its ratio.
+            f: the value of every sample, (*batch, k). If it carries gradient, the pathwise term is
+                included: the gradient of the outcome that attains the maximum, or of the more probable
+                one of two that tie for it.
+            log_p: the log-probability of every sample, (*batch, k), under the policy to differentiate,
+                if this is not the distribution sampled from. Each of the m draws is then corrected by
+                its ratio.
 
         Returns:
             (*batch,)
@@ -65,16 +67,16 @@ class BestOf:
         if log_p is not None:
             check_values("log_p", log_p, self.sample)
         found = self._find(f, log_p, gradient=True)
-        return surrogate(f, found, self.sample.log_p if log_p is None else log_p)
+        return first_order_loss(f, found, self.sample.log_p if log_p is None else log_p)
 
     def variance(self, f: Tensor) -> Tensor:
         r"""Return an unbiased estimate of the variance of :meth:`mean`, from a sample of 2m or more.
 
         $$\hat V = \hat J_m^2 - E[f(x_1, \dots, x_m) \, f(x_{m+1}, \dots, x_{2m}) \mid S]$$
 
-        The second term is an unbiased estimate of $J_m^2$, since the two blocks of draws are
-        independent. At $m = 1$ this is :func:`swor.murthy_variance`. Its square root is a standard
-        error. It is 0 where the sample is the whole domain.
+        The second term is an unbiased estimate of $J_m^2$, because the two blocks of draws are
+        independent. For $m = 1$ this is :func:`swor.murthy_variance`. Its square root is a standard
+        error. It is 0 if the sample is the whole domain.
 
         Args:
             f: the value of every sample, (*batch, k).
@@ -94,8 +96,8 @@ class BestOf:
         return found._replace(coefficient=sign * found.coefficient)
 
 
-def surrogate(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
-    """Σ w f + c (log p − ⊥ log p), (*batch,); without the second term if there is no log p."""
+def first_order_loss(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
+    """Return Σ w f + c (log p − ⊥ log p), (*batch,); without the second term if there is no log p."""
     value = (found.weight * f).sum(-1)
     if log_p is not None:
         value = value + (found.coefficient * score(log_p)).sum(-1)
@@ -103,7 +105,7 @@ def surrogate(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
 
 
 def check_values(name: str, given: Tensor, sample: Sample) -> None:
-    """One number for every sample: finite, or a log-probability that may be −inf."""
+    """Check that there is one number for every sample: finite, or a log-probability that may be −inf."""
     check_shape(name, given, tuple(sample.log_p.shape), "one number for every sample")
     check_same(name, given, "the sample", sample.log_p)
     check_finite(name, given, minus_infinity=name == "log_p")
@@ -166,7 +168,7 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
 
 
 def _check_room(sample: Sample, draws: int, what: str) -> None:
-    """As many distinct outcomes as draws; fewer possible ones only if they are the whole domain."""
+    """Check that there are as many possible outcomes as draws, or that they are the whole domain."""
     if sample.k < draws:
         raise ValueError(
             f"the sample has k = {sample.k} outcomes; expected at least {draws} for {what}. "

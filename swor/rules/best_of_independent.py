@@ -10,8 +10,8 @@ The value is $\hat J_m$, and the gradient is $\sum_i a_i \nabla \log p(x_i)$ wit
 - "fewer": $a_i = \frac{m}{k} (\hat J_m^{+i} - \hat J_{m-1}^{-i})$,
   Walder and Karkhanis (2025), equation (33);
 - "centred": $a_i = \frac{m}{k} (\hat J_m^{+i} - \hat J_m^{-i})$, which sums to 0 over the samples. This is
-  "fewer" minus the mean of what "fewer" gives to the others when $i$ is left out: a leave-two-out
-  baseline, as Takashiro et al. (2026) propose.
+  "fewer" minus the mean of the coefficients that "fewer" gives to the others if $i$ is left out: the
+  leave-two-out baseline of Takashiro et al. (2026).
 
 Sorted by $f$, the number of subsets in which a sample is the largest is a binomial coefficient.
 """
@@ -28,10 +28,10 @@ from torch import Tensor
 from swor._checks import check_count
 from swor.math._best_of.weights import BestOfWeights, ascending
 from swor.math._logspace import working_dtype
-from swor.rules.best_of import check_values, surrogate
+from swor.rules.best_of import check_values, first_order_loss
 from swor.types import Sample, Scheme
 
-Baseline = Literal["none", "leave_one_out", "fewer", "centred"]
+SubsetBaseline = Literal["none", "leave_one_out", "fewer", "centred"]
 SMALLEST = {"none": 0, "leave_one_out": 1, "fewer": 0, "centred": 1}  # k − m
 
 
@@ -43,23 +43,29 @@ class IndependentBestOf:
         sample: drawn with replacement, with $k \ge m$ outcomes.
         m: the number of draws of which the best one counts.
         largest: whether the largest or the smallest value is the best one.
-        baseline: what the gradient subtracts; see :func:`best_of_independent`.
+        baseline: of the gradient; see :func:`best_of_independent`.
     """
 
     sample: Sample
     m: int
     largest: bool = True
-    baseline: Baseline = "fewer"
+    baseline: SubsetBaseline = "fewer"
 
     def mean(self, f: Tensor) -> Tensor:
-        r"""$\hat J_m$, (*batch,), for the values $f$ of all samples, (*batch, k)."""
+        r"""Return $\hat J_m$, (*batch,), from the values $f$ of all samples, (*batch, k)."""
         check_values("f", f, self.sample)
-        return surrogate(f, self._find(f.detach()), None)
+        return first_order_loss(f, self._find(f.detach()), None)
 
     def loss(self, f: Tensor) -> Tensor:
-        r"""The surrogate, (*batch,): its value is $\hat J_m$, its gradient $\sum_i a_i \nabla \log p_i$."""
+        r"""Return a loss, (*batch,), of value $\hat J_m$ and gradient $\sum_i a_i \nabla \log p_i$.
+
+        Differentiate it once: its higher derivatives are not estimates of those of $J_m$.
+
+        Args:
+            f: the value of every sample, (*batch, k).
+        """
         check_values("f", f, self.sample)
-        return surrogate(f, self._find(f.detach()), self.sample.log_p)
+        return first_order_loss(f, self._find(f.detach()), self.sample.log_p)
 
     def _find(self, f: Tensor) -> BestOfWeights:
         sign = 1.0 if self.largest else -1.0
@@ -79,13 +85,13 @@ class IndependentBestOf:
 
 
 def best_of_independent(
-    sample: Sample, m: int, *, largest: bool = True, baseline: Baseline = "fewer"
+    sample: Sample, m: int, *, largest: bool = True, baseline: SubsetBaseline = "fewer"
 ) -> IndependentBestOf:
     r"""The expected best of m draws, and its gradient, from independent samples.
 
     $$\hat J_m = \binom{k}{m}^{-1} \sum_{|I| = m} \max_{i \in I} f_i, \qquad k \ge m$$
 
-    The unbiased estimate of pass@m (Chen et al., 2021), for values of any kind, with the policy
+    This is the unbiased estimate of pass@m (Chen et al., 2021), for values of any kind, with the policy
     gradients of Walder and Karkhanis (2025). Use :func:`swor.best_of` if the samples are distinct.
 
     Args:
@@ -134,7 +140,7 @@ def _row(like: Tensor, numbers: list[float]) -> Tensor:
 
 
 def _including(f: Tensor, m: int) -> Tensor:
-    """The mean of the maximum over the subsets of m that include each sample, ascending."""
+    """Return the mean of the maximum over the subsets of m that include each sample, ascending."""
     k = f.shape[-1]
     own = [comb(i, m - 1) / comb(k - 1, m - 1) for i in range(k)]
     if m == 1:
@@ -144,7 +150,7 @@ def _including(f: Tensor, m: int) -> Tensor:
 
 
 def _excluding(f: Tensor, m: int) -> Tensor:
-    """The mean of the maximum over the subsets of m ≥ 1 that exclude each sample, ascending."""
+    """Return the mean of the maximum over the subsets of m ≥ 1 that exclude each sample, ascending."""
     k = f.shape[-1]
     below = [comb(j, m - 1) / comb(k - 1, m) for j in range(k)]
     above = [comb(j - 1, m - 1) / comb(k - 1, m) if j else 0.0 for j in range(k)]
@@ -153,6 +159,6 @@ def _excluding(f: Tensor, m: int) -> Tensor:
 
 
 def _after(x: Tensor) -> Tensor:
-    """The sum of all later entries, (*batch, k)."""
+    """Return the sum of all later entries, (*batch, k)."""
     sums = x.flip(-1).cumsum(-1).flip(-1)
     return torch.cat([sums[..., 1:], torch.zeros_like(x[..., :1])], dim=-1)

@@ -144,7 +144,8 @@ def risk(sample: Sample) -> Weights:
         sum to 1.
 
     >>> from swor import Sample
-    >>> risk(Sample(torch.arange(2), torch.tensor([0.6, 0.2]).log())).weight
+    >>> s = Sample(torch.arange(2), torch.tensor([0.6, 0.2]).log(), scheme="beam_search")
+    >>> risk(s).weight
     tensor([0.7500, 0.2500])
 
     References:

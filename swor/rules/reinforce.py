@@ -22,7 +22,8 @@ def single_sample(sample: Sample) -> Weights:
         The weights, 1 for the first sample and 0 for the others, (*batch, k).
 
     >>> from swor import Sample
-    >>> single_sample(Sample(torch.arange(3), torch.tensor([0.2, 0.3, 0.1]).log())).weight
+    >>> s = Sample(torch.arange(3), torch.tensor([0.2, 0.3, 0.1]).log(), scheme="with_replacement")
+    >>> single_sample(s).weight
     tensor([1., 0., 0.])
 
     References:

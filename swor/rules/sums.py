@@ -30,7 +30,8 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
 
     >>> from swor import Sample
     >>> log_p, log_rest = torch.tensor([0.5, 0.3]).log(), torch.tensor(0.2).log()
-    >>> sum_and_sample(Sample(torch.arange(2), log_p, log_rest)).weight
+    >>> s = Sample(torch.arange(2), log_p, log_rest, scheme="without_replacement")
+    >>> sum_and_sample(s).weight
     tensor([0.5000, 0.5000])
 
     References:
@@ -65,7 +66,8 @@ def raj(sample: Sample) -> Weights:
 
     >>> from swor import Sample
     >>> log_p, log_rest = torch.tensor([0.5, 0.3]).log(), torch.tensor(0.2).log()
-    >>> raj(Sample(torch.arange(2), log_p, log_rest)).weight
+    >>> s = Sample(torch.arange(2), log_p, log_rest, scheme="without_replacement")
+    >>> raj(s).weight
     tensor([0.7500, 0.2500])
 
     References:

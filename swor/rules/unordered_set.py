@@ -65,9 +65,7 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
 
     >>> import swor, torch
     >>> s = swor.gumbel_top_k(torch.tensor([0.5, 0.3, 0.2]).log(), 3)
-    >>> murthy_variance(
-    ...     s, torch.rand(3)
-    ... )  # the sample is the whole domain, so the estimate is exact
+    >>> murthy_variance(s, torch.rand(3))  # the sample is the whole domain
     tensor(0.)
 
     References:

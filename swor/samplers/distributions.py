@@ -89,7 +89,9 @@ def support(dist: Distribution) -> Sample:
     index = torch.cartesian_prod(*axes).reshape(-1, n).expand(*variables.batch, -1, n)
     log_p = variables.log_prob(index)
     nothing = torch.full_like(log_p[..., 0].detach(), -torch.inf)
-    return Sample(value=variables.encode(index), log_p=log_p, log_rest=nothing, kappa=nothing)
+    return Sample(
+        variables.encode(index), log_p, nothing, nothing, scheme=Scheme.WITHOUT_REPLACEMENT
+    )
 
 
 def sample(

@@ -15,6 +15,7 @@ import swor
 from swor.diagnostics import enumeration
 from swor.diagnostics.all_samples import all_samples
 from swor.diagnostics.enumeration import exact_moments
+from swor.estimators.baselines import Sampled
 from swor.rules.sums import sum_and_sample
 from swor.types import Sample, Scheme, Weights
 
@@ -57,7 +58,7 @@ def brute_force_with_fresh_baselines(
     return mean, torch.einsum("bdp,bdq->pq", p * centred, centred)
 
 
-@pytest.mark.parametrize("baseline", [swor.Baseline.SAMPLED, swor.Baseline.SHARED_SAMPLE])
+@pytest.mark.parametrize("baseline", [Sampled(), Sampled(shared=True)])
 @pytest.mark.parametrize(
     ("rule", "scheme"),
     [
@@ -67,9 +68,7 @@ def brute_force_with_fresh_baselines(
     ],
 )
 def test_sampled_baselines_agree_with_brute_force(rule, scheme: Scheme, baseline) -> None:
-    mean, covariance = brute_force_with_fresh_baselines(
-        rule, scheme, 3, shared=baseline == swor.Baseline.SHARED_SAMPLE
-    )
+    mean, covariance = brute_force_with_fresh_baselines(rule, scheme, 3, shared=baseline.shared)
     m = moments(rule, scheme, 3, baseline=baseline)
     torch.testing.assert_close(m.gradient, mean, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(m.covariance, covariance, rtol=1e-12, atol=1e-14)

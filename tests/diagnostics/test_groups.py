@@ -18,7 +18,7 @@ def test_duplicates_avoided_and_variance_are_unbiased(k, scale):
     p = log_p.exp()
     cost = torch.randn(5, generator=seeded(), dtype=torch.float64)
     orders = torch.tensor(list(permutations(range(5), k)))
-    samples = swor.Sample(orders, log_p[orders])
+    samples = swor.Sample(orders, log_p[orders], scheme="without_replacement")
     chance = swor.log_prob_ordered(log_p[orders]).exp()
     found = swor.group_statistics(samples, cost[orders])
     distinct = (1 - (1 - p) ** k).sum()
@@ -35,7 +35,8 @@ def test_duplicates_avoided_and_variance_are_unbiased(k, scale):
 def test_confident_and_vanishing_probabilities():
     log_p = torch.tensor([0.0, -200.0, -torch.inf]).log_softmax(-1)[:2]
     found = swor.group_statistics(
-        swor.Sample(torch.arange(2), log_p, torch.tensor(-400.0)), torch.tensor([1.0, 0.0])
+        swor.Sample(torch.arange(2), log_p, torch.tensor(-400.0), scheme="without_replacement"),
+        torch.tensor([1.0, 0.0]),
     )
     assert found.mass_covered == 1 and found.duplicates_avoided == 1
     assert found.effective_sample_size == 1 and found.standard_error == 0

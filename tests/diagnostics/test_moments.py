@@ -66,7 +66,7 @@ def test_auto_chooses_by_what_f_allows() -> None:
     assert method(model.cost, model.parameters()) == "loop"  # f has parameters
     assert method(lambda v: model.cost(v.reshape(3, -1, 2)), encoder) == "loop"  # one batch axis
     assert method(lambda v: v[..., 0] - v[..., 0].mean(), encoder) == "loop"  # mixes the batch
-    own = swor.ESTIMATORS["unordered_set"].estimate
+    own = swor.ESTIMATORS["unordered_set"].function
     assert method(model.cost, encoder, own) == "loop"  # an unknown estimator
     assert method(model.cost, encoder, "reinforce_batch_mean") == "loop"
 

@@ -31,8 +31,8 @@ def test_arsm_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_test_sees_a_wrong_scale_of_arsm(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = arsm_module.surrogate
+    right = arsm_module.loss_with_gradient
     wrong = lambda variables, cost, gradient: right(variables, cost, gradient / 3)  # noqa: E731
-    monkeypatch.setattr(arsm_module, "surrogate", wrong)
+    monkeypatch.setattr(arsm_module, "loss_with_gradient", wrong)
     with pytest.raises(AssertionError, match="z-scores"):
         assert_unbiased(swor.arsm, "categoricals", 1)

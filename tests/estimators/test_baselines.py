@@ -6,10 +6,12 @@ import io
 
 import pytest
 import torch
-from proofs import Problem
+from proofs import Problem, expected
 from torch import Tensor
 
 import swor
+from swor.diagnostics.enumeration import exact_moments
+from swor.estimators.baselines import BatchMean, BuiltIn, Greedy, NoBaseline, Sampled
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (4,), (2, 3)])
@@ -81,3 +83,29 @@ def test_a_fresh_sample_for_every_term_differs_from_a_shared_one() -> None:
     problem = Problem("categorical", 200)
     assert swor.sampled_baseline(problem.f, problem.dist, 3).std(-1).max() > 0
     assert swor.sampled_baseline(problem.f, problem.dist, 1).shape == (200, 1)
+
+
+def test_a_baseline_knows_its_mean_and_its_evaluations() -> None:
+    """The mean over additional samples, without a batch, as the exact moments use it."""
+    mean_cost, greedy = torch.tensor(2.0), torch.tensor([5.0])
+    known = {
+        NoBaseline(): (0.0, 0),
+        BatchMean(): (torch.zeros(1), 0),  # there are no other elements
+        Greedy(): (greedy, 1),
+        Sampled(): (torch.full((3,), 2.0), 3),
+        Sampled(shared=True): (torch.tensor([2.0]), 1),
+    }
+    assert BuiltIn().mean(3, mean_cost, lambda: greedy) == "built-in"
+    for baseline, (mean, evaluations) in known.items():
+        torch.testing.assert_close(baseline.mean(3, mean_cost, lambda: greedy), mean)
+        assert baseline.evaluations(3) == evaluations
+
+
+@pytest.mark.parametrize("name", ["reinforce_greedy", "reinforce_sampled_baseline"])
+def test_exact_moments_are_the_mean_over_all_draws(name: str) -> None:
+    entry, problem = swor.ESTIMATORS[name], Problem("categorical")
+    moments = exact_moments(
+        entry.rule, entry.scheme, problem.f, problem.dist, 2, [problem.logits, problem.psi],
+        baseline=entry.baseline,
+    )  # fmt: skip
+    torch.testing.assert_close(expected(entry, "categorical", 2)[1:], moments.gradient)

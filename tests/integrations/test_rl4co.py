@@ -45,10 +45,10 @@ from swor.integrations.rl4co import (
     ancestral_solutions,
     beam_solutions,
     best_of_k,
-    checks,
     sample_solutions,
     solution_loss,
 )
+from swor.integrations.rl4co import _checks as checks
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of rl4co and Lightning
 
@@ -221,7 +221,8 @@ def test_the_loss_is_unbiased(name, n, solutions, rules, monkeypatch):
     target = every.gradient(exact)
     assert max(g.abs().max() for g in target) > 1e-2
     for estimator in rules:
-        samples = AllSamples(every, 2, replacement=estimator.startswith("rloo"))
+        scheme = swor.ESTIMATORS[estimator].scheme
+        samples = AllSamples(every, 2, replacement=scheme == swor.Scheme.WITH_REPLACEMENT)
         monkeypatch.setattr(swor, "stochastic_beam_search", samples)
         monkeypatch.setattr(swor, "ancestral_sample", samples)
         copies = every.td.expand(len(samples.index)).contiguous()

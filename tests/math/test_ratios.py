@@ -234,7 +234,7 @@ def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
 
     for k in (1, 4, 12):
         log_p, log_rest = random_set(k, 20, batch=(5, 7))
-        sample = swor.Sample(log_p, log_p, log_rest)
+        sample = swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
 
         def numbers(log_p=log_p, log_rest=log_rest, sample=sample):
             weights = swor.unordered_set(sample)
@@ -242,14 +242,14 @@ def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
             log_prob = swor.log_prob_set(p, log_rest)
             gradient = torch.autograd.grad(log_prob.square().sum(), p)
             ratios = swor.leave_one_out(log_p, log_rest, second_order=True)
-            control = [] if weights.control is None else [weights.control]
+            baseline = [] if weights.baseline_weights is None else [weights.baseline_weights]
             return [
                 *ratios,
                 swor.leave_one_out(log_p),
                 log_prob,
                 *gradient,
                 weights.weight,
-                *control,
+                *baseline,
             ]
 
         whole = numbers()
@@ -272,11 +272,13 @@ def test_weights_are_probabilities_times_ratios(k, dtype, tolerance):
         total = p.sum() + rest
         log_p, log_rest = (p / total).log().to(dtype), (rest / total).log().to(dtype)
         r, r2 = swor.leave_one_out(log_p.double(), log_rest.double(), second_order=True)
-        weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+        weights = swor.unordered_set(
+            swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
+        )
         tiny = 1e-37 if dtype == torch.float32 else 1e-290
         for ours, exact in (
             (weights.weight, (log_p.double() + r).exp()),
-            (weights.control, (log_p.double() + r2).exp()),
+            (weights.baseline_weights, (log_p.double() + r2).exp()),
         ):
             assert (ours.double() - exact).abs().le(tolerance * exact + tiny).all(), (a, b, rest)
 
@@ -294,11 +296,11 @@ def test_an_empty_batch(method, batch):
 def test_without_any_mass_all_weights_are_zero(k):
     log_p, log_rest = torch.full((2, k), -torch.inf), torch.full((2,), -torch.inf)
     log_p[1] = -math.log(k)
-    weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest))
+    weights = swor.unordered_set(swor.Sample(log_p, log_p, log_rest, scheme="without_replacement"))
     assert (weights.weight[0] == 0).all()
     torch.testing.assert_close(weights.weight[1], torch.full((k,), 1 / k))
     if k > 1:
-        assert (weights.control[0] == 0).all()
+        assert (weights.baseline_weights[0] == 0).all()
     assert all((x == 0).all() for x in swor.leave_one_out(log_p, log_rest, second_order=True))
 
 
@@ -335,7 +337,7 @@ def test_the_rule_takes_few_operations(k, most):
             return function(*args, **(kwargs or {}))
 
     log_p, log_rest = random_set(k, 20)
-    sample = swor.Sample(log_p, log_p, log_rest)
+    sample = swor.Sample(log_p, log_p, log_rest, scheme="without_replacement")
     swor.unordered_set(sample)  # makes the tables
     swor.set_validate_values(False)
     try:

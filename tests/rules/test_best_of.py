@@ -170,7 +170,9 @@ def test_given_the_set_it_is_the_mean_of_the_independent_estimator(k, m, baselin
     for outcomes, value, coefficients in rao_blackwell(problem, k, m, baseline):
         leaf = log_p[outcomes].requires_grad_()
         rest = [i for i in range(4) if i not in outcomes]
-        sample = swor.Sample(torch.tensor(outcomes), leaf, log_p[rest].logsumexp(-1))
+        sample = swor.Sample(
+            torch.tensor(outcomes), leaf, log_p[rest].logsumexp(-1), scheme="without_replacement"
+        )
         loss = swor.best_of(sample, m).loss(f[outcomes])
         ours = torch.autograd.grad(loss, leaf)[0]
         assert (loss - value).abs() <= 1e-12
@@ -445,7 +447,9 @@ def test_compiled_and_eager_agree(k, m):
     sample, f = random_sample(k, 14, batch=(3,))
 
     def loss(log_p, log_rest, values):
-        return swor.best_of(swor.Sample(values, log_p, log_rest), m).loss(values)
+        return swor.best_of(
+            swor.Sample(values, log_p, log_rest, scheme="without_replacement"), m
+        ).loss(values)
 
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     arguments = (sample.log_p, sample.log_rest, f)

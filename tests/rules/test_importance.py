@@ -13,7 +13,7 @@ def test_risk_is_the_gradient_of_the_normalised_expectation():
     cost = torch.randn(3, dtype=torch.float64, generator=seeded(1))
     log_p = theta.log_softmax(-1)[[4, 0, 2]]
     (exact,) = torch.autograd.grad((log_p.softmax(-1) * cost).sum(), theta, retain_graph=True)
-    sample = swor.Sample(torch.tensor([4, 0, 2]), log_p)
+    sample = swor.Sample(torch.tensor([4, 0, 2]), log_p, scheme="without_replacement")
     (ours,) = torch.autograd.grad(swor.risk(sample).loss(cost), theta)
     assert torch.allclose(ours, exact, rtol=0, atol=1e-12)
 

@@ -18,7 +18,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 def prefix(log_p, rows, k):
     """The first k outcomes of some of all orders."""
     rest = log_p[ORDERS[rows, k:]].logsumexp(-1)
-    return swor.Sample(ORDERS[rows, :k], log_p[ORDERS[rows, :k]], rest)
+    return swor.Sample(
+        ORDERS[rows, :k], log_p[ORDERS[rows, :k]], rest, scheme="without_replacement"
+    )
 
 
 def moments(seed, extra):

@@ -42,7 +42,9 @@ def unsharded(logits: torch.Tensor, sizes: tuple[int, ...], k: int) -> swor.Samp
     top, value = (log_probs.detach() + noise).topk(k + 1, dim=-1)
     value = value[..., :k]
     rest = log_probs.detach().scatter(-1, value, -torch.inf).logsumexp(-1)
-    return swor.Sample(value, log_probs.gather(-1, value), rest, top[..., k])
+    return swor.Sample(
+        value, log_probs.gather(-1, value), rest, top[..., k], scheme="without_replacement"
+    )
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -10,9 +10,9 @@ from torch.distributions import Categorical
 
 from reproduction.reproduce.report import html
 from swor.diagnostics.enumeration import ExactMoments, exact_moments
-from swor.estimators.baselines import Baseline
+from swor.estimators.baselines import BuiltIn, NoBaseline
 from swor.estimators.registry import ESTIMATORS
-from swor.estimators.score_function import ScoreFunctionEstimate
+from swor.estimators.score_function import ScoreFunctionEstimator
 
 K = range(1, 5)
 PROBABILITIES = (0.4, 0.25, 0.2, 0.1, 0.05)
@@ -32,10 +32,10 @@ def rule_rows() -> list[dict[str, object]]:
     """
     rows: list[dict[str, object]] = []
     for name, entry in ESTIMATORS.items():
-        estimate = entry.estimate
-        if not isinstance(estimate, ScoreFunctionEstimate):
+        estimate = entry.function
+        if not isinstance(estimate, ScoreFunctionEstimator):
             continue
-        if estimate.baseline not in (Baseline.BUILT_IN, Baseline.NONE):
+        if not isinstance(estimate.baseline, BuiltIn | NoBaseline):
             continue
         for k in K:
             moments = small_domain(estimate, k)
@@ -45,7 +45,7 @@ def rule_rows() -> list[dict[str, object]]:
     return rows
 
 
-def small_domain(estimate: ScoreFunctionEstimate, k: int) -> ExactMoments:
+def small_domain(estimate: ScoreFunctionEstimator, k: int) -> ExactMoments:
     """Return the moments of an estimator on five outcomes, with gradients by the logits.
 
     >>> import swor

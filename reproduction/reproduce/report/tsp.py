@@ -16,7 +16,7 @@ LABELS = {name: appearance(name).label for name in TOUR_ESTIMATORS}
 GREEDY_GAP = 0.34  # percent: the gap of its fully trained model for 20 nodes, with greedy decoding
 OUTPERFORMED = (
     "rloo",
-    "sum_and_sample",
+    "sum_and_sample_shared_sampled_baseline",
     "reinforce_rollout",
 )  # by the unordered set estimator
 ON_PAR = ("risk", "risk_beam_search")  # with the unordered set estimator

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 import swor
+from swor.estimators.baselines import BaselineInputs
+from swor.estimators.score_function import ScoreFunctionEstimator
 from swor.integrations.rl4co.solutions import (
     Solutions,
     ancestral_solutions,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EstimatedLoss(NamedTuple):
-    """The loss of every instance, and what it is estimated from.
+    """The loss of every instance, and the solutions that it is estimated from.
 
     Attributes:
         loss: (batch,); its value estimates the expected cost, its gradient the gradient of that.
@@ -46,15 +47,19 @@ def solution_loss(
     max_steps: int | None = None,
     generator: torch.Generator | None = None,
 ) -> EstimatedLoss:
-    r"""$L$ with $E[L] = E[-r]$ and $E[\nabla L] = \nabla E[-r]$ from $k$ solutions per instance.
+    r"""Return the loss of every instance from k solutions, by any score-function estimator.
+
+    $$E[L] = E[-r], \qquad E[\nabla L] = \nabla E[-r]$$
+
+    The equations hold for an unbiased estimator; $r$ is the reward of a solution.
 
     Args:
         policy: any constructive policy of rl4co.
         env: the environment.
         td: instances, as ``env.reset`` returns them, (batch,).
         k: the number of solutions per instance.
-        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`. Some compare
-            with the greedy solution or with further independent ones, which are then decoded too.
+        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`. If its baseline
+            needs the greedy solution or additional independent ones, they are decoded as well.
         start: the first action of all solutions; None lets the policy choose.
         max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
         generator: the source of randomness.
@@ -66,48 +71,35 @@ def solution_loss(
     >>> loss, solutions = solution_loss(policy, env, env.reset(batch_size=[3]), 4)
     >>> loss.mean().backward()
     """
-    rule, distinct, baseline = parts_of(estimator)
-    greedy = partial(beam_solutions, policy, env, td, k=1, start=start, max_steps=max_steps)
-    draw, independent = (
-        partial(f, policy, env, td, start=start, max_steps=max_steps, generator=generator)
-        for f in (sample_solutions if distinct else ancestral_solutions, ancestral_solutions)
+    found = score_function_estimator(estimator)
+    independent, distinct = (
+        partial(draw, policy, env, td, start=start, max_steps=max_steps, generator=generator)
+        for draw in (ancestral_solutions, sample_solutions)
     )
-    solutions = draw(k=k)
-    cost = -solutions.reward.to(solutions.sample.log_p.dtype)
-    compared = _compared_with(baseline, cost, greedy, independent)
-    return EstimatedLoss(rule(solutions.sample).loss(cost, baseline=compared), solutions)
+    greedy = partial(beam_solutions, policy, env, td, start=start, max_steps=max_steps)
+    without_replacement = found.scheme == swor.Scheme.WITHOUT_REPLACEMENT
+    solutions = distinct(k=k) if without_replacement else independent(k=k)
+    inputs = BaselineInputs(
+        _cost(solutions),
+        sampled=lambda n: _cost(independent(k=n)),
+        greedy=lambda: _cost(greedy(k=1)),
+    )
+    weights, baseline = found.rule(solutions.sample), found.baseline(inputs)
+    return EstimatedLoss(weights.loss(inputs.cost, baseline=baseline), solutions)
 
 
-def parts_of(
-    estimator: str,
-) -> tuple[Callable[[swor.Sample], swor.Weights], bool, swor.Baseline]:
-    """The rule of an estimator, whether its solutions are distinct, and its baseline."""
+def _cost(solutions: Solutions) -> Tensor:
+    return -solutions.reward.to(solutions.sample.log_p.dtype)
+
+
+def score_function_estimator(name: str) -> ScoreFunctionEstimator:
+    """Return the score-function estimator of a name, if it is one for sampled sequences."""
     schemes = (swor.Scheme.WITHOUT_REPLACEMENT, swor.Scheme.WITH_REPLACEMENT)
-    usable = {n: e for n, e in swor.ESTIMATORS.items() if e.rule and e.scheme in schemes}
-    entry = usable.get(estimator)
-    if entry is None or entry.rule is None or entry.baseline is None:
+    usable = {n: e.function for n, e in swor.ESTIMATORS.items() if e.scheme in schemes}
+    found = usable.get(name)
+    if not isinstance(found, ScoreFunctionEstimator):
         raise ValueError(
-            f"estimator is {estimator!r}; expected one that weights sampled sequences: "
+            f"estimator is {name!r}; expected one that weights sampled sequences: "
             f"{', '.join(usable)}."
         )
-    return entry.rule, entry.scheme == swor.Scheme.WITHOUT_REPLACEMENT, entry.baseline
-
-
-@torch.no_grad()
-def _compared_with(
-    baseline: swor.Baseline,
-    cost: Tensor,
-    greedy: Callable[[], Solutions],
-    independent: Callable[..., Solutions],
-) -> Literal["built-in"] | float | Tensor:
-    """What the costs (batch, k) are compared with."""
-    if baseline == swor.Baseline.NONE:
-        return 0.0
-    if baseline == swor.Baseline.BATCH_MEAN:
-        return swor.batch_mean(cost)
-    if baseline == swor.Baseline.GREEDY:
-        return -greedy().reward.to(cost.dtype)
-    if baseline in (swor.Baseline.SAMPLED, swor.Baseline.SHARED_SAMPLE):
-        others = independent(k=baseline.evaluations(cost.shape[-1]))
-        return -others.reward.to(cost.dtype)
-    return "built-in"
+    return found

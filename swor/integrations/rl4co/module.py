@@ -10,7 +10,7 @@ from rl4co.models import RL4COLitModule
 from torch import Tensor
 
 from swor.integrations.rl4co._checks import check_env, check_policy
-from swor.integrations.rl4co.loss import parts_of, solution_loss
+from swor.integrations.rl4co.loss import score_function_estimator, solution_loss
 from swor.integrations.rl4co.solutions import sample_solutions
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not chec
     ) -> None:
         check_env(env)
         check_policy(policy)
-        parts_of(estimator)  # an error comes now, not in the first step
+        score_function_estimator(estimator)  # an error comes now, not in the first step
         super().__init__(env, policy, **{"metrics": METRICS, **options})
         self.estimator, self.k, self.start, self.max_steps = estimator, k, start, max_steps
 

@@ -70,7 +70,9 @@ def test_gradients_reach_the_adapter_alone_and_are_unbiased(name):
     assert trained and all("lora" in n for n in trained)
     cost = torch.randn(len(log_p), generator=seeded(), dtype=torch.float64)
     pairs = torch.combinations(torch.arange(len(log_p)), 2)
-    loss = swor.unordered_set(swor.Sample(values[0][pairs], log_p[pairs])).loss(cost[pairs])
+    loss = swor.unordered_set(
+        swor.Sample(values[0][pairs], log_p[pairs], scheme="without_replacement")
+    ).loss(cost[pairs])
     chance = swor.log_prob_set(log_p[pairs]).exp().detach()
     parameters = list(trained.values())
     exact = torch.autograd.grad((log_p.exp() * cost).sum(), parameters, retain_graph=True)

@@ -121,14 +121,16 @@ def test_gradients_of_the_restricted_distribution_are_unbiased(name, chunk):
 
     def mean(log_p):
         """Of sets drawn with the catalogue, differentiating these log-probabilities."""
-        sample = swor.Sample(as_values()[pairs], ours.detach()[pairs])
+        sample = swor.Sample(as_values()[pairs], ours.detach()[pairs], scheme="without_replacement")
         weights = swor.unordered_set(sample)
         slope = (weights.weight * (cost[pairs] - weights.baseline(cost[pairs]))).detach()
         total = (chance * (slope * log_p[pairs]).sum(-1)).sum()
         return torch.autograd.grad(total, weight)[0]
 
     tolerance = 1e-10 if name == "gpt2" else 1e-6  # the others normalise in float32
-    loss = swor.unordered_set(swor.Sample(as_values()[pairs], ours[pairs])).loss(cost[pairs])
+    loss = swor.unordered_set(
+        swor.Sample(as_values()[pairs], ours[pairs], scheme="without_replacement")
+    ).loss(cost[pairs])
     (found,) = torch.autograd.grad((chance * loss).sum(), weight, retain_graph=True)
     assert torch.allclose(found, exact, rtol=0, atol=tolerance)
     biased = mean(free)  # the common mistake: draw with a mask, score without

@@ -22,7 +22,7 @@ def test_gradients_are_unbiased(name):
     cost = torch.randn(len(all_values), generator=seeded(), dtype=torch.float64)
     (exact,) = torch.autograd.grad((log_p.exp() * cost).sum(), parameter, retain_graph=True)
     pairs = torch.combinations(torch.arange(len(all_values)), 2)
-    sample = swor.Sample(all_values[pairs], log_p[pairs])
+    sample = swor.Sample(all_values[pairs], log_p[pairs], scheme="without_replacement")
     loss = swor.unordered_set(sample).loss(cost[pairs])
     chance = swor.log_prob_set(log_p[pairs]).exp().detach()
     (mean,) = torch.autograd.grad((chance * loss).sum(), parameter)

@@ -22,19 +22,20 @@ from reproduction.tsp.command import tsp, tsp_variance
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import random_instances, tour_length
 from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import BLOCKS, ModelSettings, TSPSettings, TSPVariance
+from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, TSPSettings, TSPVariance
 from reproduction.tsp.task import TOUR_ESTIMATORS
 from reproduction.tsp.variance import (
     Gradient,
-    Measurement,
     PolicyRow,
     Subject,
+    VarianceRow,
     model_to_measure,
     ratios,
     with_ratios,
 )
 from swor.estimators.baselines import batch_mean
 
+SUM_AND_SAMPLE = "sum_and_sample_shared_sampled_baseline"
 SMALL = ModelSettings(width=8, heads=2, layers=1, hidden=8)
 TINY = TSPSettings(
     nodes=5,
@@ -78,14 +79,14 @@ def direct(subject: Subject, name: str, k: int, noise: torch.Generator) -> Tenso
     model, x = subject.model, subject.instances
     greedy = greedy_lengths(model.eval(), x).unsqueeze(-1)
     policy = model.train()(x)
-    if name.startswith("rloo"):
+    if name in ("rloo", *SINGLE):
         sample = swor.ancestral_sample(policy, k, generator=noise)
         cost = tour_length(x, sample.value)
         others = (cost.sum() - cost) / (cost.numel() - 1)
         own = (cost.sum(-1, keepdim=True) - cost) / (k - 1)
         baseline = {"reinforce_rollout": greedy, "reinforce_batch_mean": others}.get(name, own)
         loss = (sample.log_p * (cost - baseline)).mean()
-    elif name == "sum_and_sample":
+    elif name == SUM_AND_SAMPLE:
         sample = swor.stochastic_beam_search(policy, k - 1, generator=noise)
         one_more = tour_length(x, swor.ancestral_sample(policy, 1, generator=noise).value)
         weights = swor.sum_and_sample(sample)
@@ -104,7 +105,7 @@ def direct(subject: Subject, name: str, k: int, noise: torch.Generator) -> Tenso
 
 def test_a_row_is_what_a_direct_computation_gives(few: TSPVariance, subject: Subject) -> None:
     folder = tsp_variance(replace(few, steps=(20,)))
-    rows = read_table(folder / "variance.csv", Measurement, "tsp-variance")
+    rows = read_table(folder / "variance.csv", VarianceRow, "tsp-variance")
     assert [m.estimator for m in rows] == list(TOUR_ESTIMATORS)
 
     def gradients(purpose: str, name: str, count: int) -> Tensor:
@@ -115,7 +116,7 @@ def test_a_row_is_what_a_direct_computation_gives(few: TSPVariance, subject: Sub
     for m in rows:
         draws = gradients("noise", m.estimator, m.repetitions)
         assert m.repetitions == (BLOCKS if m.estimator == "risk_beam_search" else 12)
-        assert m.k == (2 if m.estimator == "sum_and_sample" else 3)
+        assert m.k == (2 if m.estimator == SUM_AND_SAMPLE else 3)
         assert m.variance == pytest.approx(float(draws.var(0).sum()), rel=1e-4, abs=1e-9)
         blocks = [
             torch.stack([x[number * BLOCKS // len(x) == b].mean(0) for b in range(BLOCKS)])
@@ -178,7 +179,7 @@ def test_a_squared_norm_is_unbiased_and_knows_its_error() -> None:
 
 def test_unbiased_estimators_have_no_bias_and_beam_search_has(few: TSPVariance) -> None:
     settings = replace(few, steps=(0,), repetitions=150, reference=300)
-    rows = read_table(tsp_variance(settings) / "variance.csv", Measurement, "tsp-variance")
+    rows = read_table(tsp_variance(settings) / "variance.csv", VarianceRow, "tsp-variance")
     z = {m.estimator: m.squared_bias / m.squared_bias_error for m in rows}
     for name, estimator in TOUR_ESTIMATORS.items():
         assert not estimator.unbiased or abs(z[name]) < 4
@@ -186,12 +187,12 @@ def test_unbiased_estimators_have_no_bias_and_beam_search_has(few: TSPVariance) 
     ratio = {r["estimator"]: r["relative_variance"] for r in with_ratios(rows)}
     assert ratio["rloo"] == 1.0
     assert ratio["risk_beam_search"] == 0.0
-    assert ratio["unordered_set"] < 1.1 < ratio["sum_and_sample"]
+    assert ratio["unordered_set"] < 1.1 < ratio[SUM_AND_SAMPLE]
 
 
 def test_ratios_have_the_errors_of_both() -> None:
-    usual = Measurement(0, "rloo", 4, 9, 2.0, 0.2, 0.0, 0.1)
-    other = Measurement(0, "risk", 4, 9, 1.0, 0.1, 0.5, 0.05)
+    usual = VarianceRow(0, "rloo", 4, 9, 2.0, 0.2, 0.0, 0.1)
+    other = VarianceRow(0, "risk", 4, 9, 1.0, 0.1, 0.5, 0.05)
     found = ratios(other, usual)
     assert found["relative_variance"] == 0.5
     assert found["relative_variance_error"] == pytest.approx(0.5 * (2 * 0.1**2) ** 0.5)

@@ -104,7 +104,7 @@ def test_an_epoch_has_every_image_once_and_processes_share_it() -> None:
 
 
 def test_two_shares_have_the_gradient_of_the_joined_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = replace(METHODS["rloo"], estimate=lambda f, dist, k, generator=None: exact(f, dist))
+    entry = replace(METHODS["rloo"], function=lambda f, dist, k, generator=None: exact(f, dist))
     monkeypatch.setitem(METHODS, "rloo", entry)
     task = VAETask(replace(DIGITS, estimator="rloo", batch_size=8), load("digits"))
     task.model.double()

@@ -24,7 +24,7 @@ def tsp_rows(gaps: dict[str, float]) -> tuple[list[dict[str, str]], list[dict[st
 
 
 def with_others(others: float, risk: float) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    names = ("rloo", "sum_and_sample", "reinforce_rollout")
+    names = ("rloo", "sum_and_sample_shared_sampled_baseline", "reinforce_rollout")
     gaps = dict.fromkeys(names, others) | dict.fromkeys(("risk", "risk_beam_search"), risk)
     return tsp_rows(gaps | {"unordered_set": 1.0})
 

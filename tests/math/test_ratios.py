@@ -242,7 +242,7 @@ def test_large_batches_go_in_blocks_that_change_nothing(monkeypatch):
             log_prob = swor.log_prob_set(p, log_rest)
             gradient = torch.autograd.grad(log_prob.square().sum(), p)
             ratios = swor.leave_one_out(log_p, log_rest, second_order=True)
-            control = [] if weights.control is None else [weights.control]
+            control = [] if weights.baseline_weights is None else [weights.baseline_weights]
             return [
                 *ratios,
                 swor.leave_one_out(log_p),
@@ -276,7 +276,7 @@ def test_weights_are_probabilities_times_ratios(k, dtype, tolerance):
         tiny = 1e-37 if dtype == torch.float32 else 1e-290
         for ours, exact in (
             (weights.weight, (log_p.double() + r).exp()),
-            (weights.control, (log_p.double() + r2).exp()),
+            (weights.baseline_weights, (log_p.double() + r2).exp()),
         ):
             assert (ours.double() - exact).abs().le(tolerance * exact + tiny).all(), (a, b, rest)
 
@@ -298,7 +298,7 @@ def test_without_any_mass_all_weights_are_zero(k):
     assert (weights.weight[0] == 0).all()
     torch.testing.assert_close(weights.weight[1], torch.full((k,), 1 / k))
     if k > 1:
-        assert (weights.control[0] == 0).all()
+        assert (weights.baseline_weights[0] == 0).all()
     assert all((x == 0).all() for x in swor.leave_one_out(log_p, log_rest, second_order=True))
 
 

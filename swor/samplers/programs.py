@@ -14,62 +14,10 @@ from torch.nn.utils.rnn import pad_sequence
 from swor._checks import check_count
 from swor.math._logspace import working_dtype
 from swor.math._murthy import murthy
-from swor.samplers._distinct import threshold
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
 from swor.samplers._tree import Node, Walk
-from swor.types import Sample, Scheme
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits at which drawing stops; the first that is reached counts, and None means no limit.
-
-    Attributes:
-        coverage: the probability mass of all draws.
-        standard_error: of the estimated expected cost.
-        at_least: the number of runs before a standard error is computed.
-        at_most: the number of runs.
-    """
-
-    coverage: float | None
-    standard_error: float | None
-    at_least: int
-    at_most: int | None
-
-    def __post_init__(self) -> None:
-        if self.coverage is None and self.standard_error is None and self.at_most is None:
-            raise ValueError(
-                "draw_until was given no limit; expected coverage, standard_error or at_most."
-            )
-        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
-            raise ValueError(
-                f"coverage is {self.coverage}; expected a probability mass, above 0 and at most 1."
-            )
-        if self.standard_error is not None and not self.standard_error > 0.0:
-            raise ValueError(f"standard_error is {self.standard_error}; expected more than 0.")
-        check_count("at_least", self.at_least)
-        if self.at_least < 2:
-            raise ValueError("at_least is 1; expected 2 or more runs, to tell a standard error.")
-        if self.at_most is not None:
-            check_count("at_most", self.at_most)
-
-    def allow(self, k: int, log_rest: float) -> bool:
-        """Return whether to continue, given the number of runs and the log of the mass that is left.
-
-        The result is False if no mass is left.
-        """
-        if self.at_most is not None and k >= self.at_most:
-            return False
-        if self.coverage is None or self.coverage == 1.0:
-            return log_rest > -math.inf
-        return log_rest > math.log1p(-self.coverage)
-
-    def next_check(self, k: int) -> int:
-        """Return the number of runs at which to compute the next standard error.
-
-        Its computation takes a time that is quadratic in the number of runs, so the interval grows with it.
-        """
-        return k + 1 + k // 16
-
+from swor.types import Sample
 
 Choose = Callable[[Tensor], int]  # from log-probabilities (n,) to the index of an option
 Result = TypeVar("Result")
@@ -186,7 +134,7 @@ class DistinctRuns(Generic[Result]):
             at_most: the number of runs in all.
             extra: the number of runs that follow when a limit is reached, or as many as there are.
         """
-        limits = Limits(coverage, standard_error, at_least, at_most)
+        limits = _Limits(coverage, standard_error, at_least, at_most)
         if extra:
             check_count("extra", extra)
         check_at = at_least
@@ -194,7 +142,7 @@ class DistinctRuns(Generic[Result]):
             if standard_error is not None and self.k >= check_at:
                 if self.standard_error() <= standard_error:
                     break
-                check_at = limits.next_check(self.k)
+                check_at = self.k + 1 + self.k // 16  # the time of a check is quadratic in k
             self._run()
         for _ in range(extra):
             if not self.exhausted:
@@ -212,13 +160,7 @@ class DistinctRuns(Generic[Result]):
             log_p, log_rest = self._masses()
             kappa = threshold(log_p.detach().cpu(), log_rest.cpu(), self.generator)
             value = pad_sequence(self._paths, batch_first=True, padding_value=PADDING)
-            self._sample = Sample(
-                value=value.to(log_p.device),
-                log_p=log_p,
-                log_rest=log_rest,
-                kappa=kappa.to(log_p.device),
-                scheme=Scheme.WITHOUT_REPLACEMENT,
-            )
+            self._sample = to_sample(DistinctValues(value, log_p, log_rest, kappa), log_p)
         return self._sample
 
     def costs(self) -> Tensor:
@@ -269,3 +211,48 @@ def _number(cost: object, like: Tensor) -> Tensor:
         f"the cost of a run is {cost!r}; expected a number, or a tensor of one. Return it from the "
         "program, or give DistinctRuns a function cost from a result to a number."
     )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The limits at which drawing stops; the first that is reached counts, and None means no limit.
+
+    Attributes:
+        coverage: the probability mass of all draws.
+        standard_error: of the estimated expected cost.
+        at_least: the number of runs before a standard error is computed.
+        at_most: the number of runs.
+    """
+
+    coverage: float | None
+    standard_error: float | None
+    at_least: int
+    at_most: int | None
+
+    def __post_init__(self) -> None:
+        if self.coverage is None and self.standard_error is None and self.at_most is None:
+            raise ValueError(
+                "draw_until was given no limit; expected coverage, standard_error or at_most."
+            )
+        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
+            raise ValueError(
+                f"coverage is {self.coverage}; expected a probability mass, above 0 and at most 1."
+            )
+        if self.standard_error is not None and not self.standard_error > 0.0:
+            raise ValueError(f"standard_error is {self.standard_error}; expected more than 0.")
+        check_count("at_least", self.at_least)
+        if self.at_least < 2:
+            raise ValueError("at_least is 1; expected 2 or more, because one run has no standard error.")
+        if self.at_most is not None:
+            check_count("at_most", self.at_most)
+
+    def allow(self, k: int, log_rest: float) -> bool:
+        """Return whether to continue, given the number of runs and the log of the mass that is left.
+
+        The result is False if no mass is left.
+        """
+        if self.at_most is not None and k >= self.at_most:
+            return False
+        if self.coverage is None or self.coverage == 1.0:
+            return log_rest > -math.inf
+        return log_rest > math.log1p(-self.coverage)

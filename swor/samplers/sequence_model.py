@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from swor._checks import may_inspect
-from swor.samplers._race import DistinctValues, force_symbol
+from swor.samplers._tables import DistinctValues, force_symbol
 
 State = TypeVar("State")
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from swor._checks import TOLERANCE, check_count, check_k
 from swor.math._logspace import log1mexp, working_dtype
-from swor.samplers._distinct import threshold
-from swor.types import Sample, Scheme
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
+from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
@@ -66,7 +67,7 @@ def distinct_from_stream(
         if len(log_p) == k or position + 1 == max_draws:
             break
     _check_enough(len(log_p), k, max_draws)
-    return list(first), _to_sample(list(first.values()), log_p, generator)
+    return list(first), _sample_of(list(first.values()), log_p, generator)
 
 
 def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
@@ -110,17 +111,11 @@ def _check_enough(found: int, k: int, max_draws: int | None) -> None:
     )
 
 
-def _to_sample(
+def _sample_of(
     position: list[int], log_p: list[Tensor], generator: torch.Generator | None
 ) -> Sample:
     together = torch.stack(log_p)
     exact = together.detach().to("cpu", torch.float64)
     log_rest = log1mexp(exact.logsumexp(0).clamp(max=0.0))
     kappa = threshold(exact, log_rest, generator)
-    return Sample(
-        value=torch.tensor(position, device=together.device),
-        log_p=together,
-        log_rest=log_rest.to(together),
-        kappa=kappa.to(together),
-        scheme=Scheme.WITHOUT_REPLACEMENT,
-    )
+    return to_sample(DistinctValues(torch.tensor(position), exact, log_rest, kappa), together)

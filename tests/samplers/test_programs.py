@@ -13,7 +13,7 @@ from scripted import outcomes
 
 import swor
 
-PICK = "swor.samplers._tree.pick"
+PICK = "swor.samplers._tree.pick_child"
 ROOT = log_probabilities(3, seed=1)
 SECOND = log_probabilities(2, seed=3)
 THIRD = log_probabilities(2, seed=4)

@@ -143,7 +143,7 @@ class CategoricalSampler(Protocol):
 
 
 class DistributionSampler(NamedTuple):
-    """How a scheme draws a sample from a distribution.
+    """The sampler of a scheme.
 
     Attributes:
         draw: from a distribution, k and a generator to a sample.

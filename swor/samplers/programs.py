@@ -46,7 +46,7 @@ class DistinctRuns(Generic[Result]):
         generator: the source of randomness, on the CPU.
 
     Attributes:
-        results: what the program returned, in the order of the runs.
+        results: the results of the program, in the order of the runs.
 
     >>> import swor
     >>> coin = torch.tensor([0.5, 0.5]).log()
@@ -121,7 +121,7 @@ class DistinctRuns(Generic[Result]):
     ) -> None:
         r"""Run the program until the first of these limits is reached, or it has no more runs.
 
-        A limit that depends on what was drawn makes the number of runs random, and then
+        A limit that depends on the draws makes the number of runs random, and then
         :func:`swor.unordered_set` is not exactly unbiased. With ``extra`` runs, which the limits do not
         look at, ``swor.sum_and_sample(runs.sample(), m=extra)`` is, in value and in gradient.
 
@@ -242,7 +242,9 @@ class _Limits:
             raise ValueError(f"standard_error is {self.standard_error}; expected more than 0.")
         check_count("at_least", self.at_least)
         if self.at_least < 2:
-            raise ValueError("at_least is 1; expected 2 or more, because one run has no standard error.")
+            raise ValueError(
+                "at_least is 1; expected 2 or more, because one run has no standard error."
+            )
         if self.at_most is not None:
             check_count("at_most", self.at_most)
 

@@ -17,7 +17,7 @@ State = TypeVar("State")
 class SequenceModel(Protocol[State]):
     """The protocol of a distribution over sequences, which a search extends symbol by symbol.
 
-    A state holds what the model has computed for a number of beams per element of the batch; at the start
+    A state holds the results of the model for a number of beams per element of the batch; at the start
     there is one beam. A model may also have a method ``log_prob(value)`` that maps sequences
     (*batch, k, length) to log-probabilities (*batch, k), with gradient, in one pass. Without it, they are
     computed by stepping through the sequences again.

@@ -40,7 +40,7 @@ def distinct_from_stream(
             drawn, after any temperature or truncation. The stream must last until k outcomes are distinct.
         k: the number of distinct outcomes.
         max_draws: the largest number of draws. If it is reached, there are fewer than k outcomes and a
-            warning. Such a limit biases every estimate, because reaching it depends on what was drawn.
+            warning. Such a limit biases every estimate, because reaching it depends on the draws.
         generator: the source of randomness of ``kappa``, on the CPU.
 
     Returns:
@@ -105,7 +105,7 @@ def _check_enough(found: int, k: int, max_draws: int | None) -> None:
         )
     warnings.warn(
         f"the {max_draws} draws that max_draws allows gave only {found} of {k} distinct outcomes. "
-        "Estimates are biased, since the size of the sample depends on what was drawn. Raise "
+        "Estimates are biased, since the size of the sample depends on the draws. Raise "
         "max_draws, or lower k.",
         stacklevel=3,
     )

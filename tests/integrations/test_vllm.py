@@ -299,8 +299,8 @@ class Batch:
 def test_the_interface_of_model_runner_v2():
     from vllm import SamplingParams
 
+    from swor.integrations.vllm._processor import DistinctProcessor
     from swor.integrations.vllm._trees import TREES
-    from swor.integrations.vllm.processor import DistinctProcessor
 
     expected, generator, drawn = tables.completions(), seeded(), []
     for i in range(len(expected)):

@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from pages import DOCS, run_code
+from documentation import DOCS, run_code
 
 import swor
 

@@ -9,7 +9,7 @@ from itertools import permutations, product
 import pytest
 import torch
 from problems import chi_square, log_probabilities, seeded
-from scripted import outcomes
+from scripted_picks import outcomes
 
 import swor
 

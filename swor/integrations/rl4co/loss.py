@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-import swor
+from swor.estimators.baselines import Baseline, batch_mean
+from swor.estimators.registry import ESTIMATORS
 from swor.integrations.rl4co.solutions import (
     Solutions,
     ancestral_solutions,
     beam_solutions,
     sample_solutions,
 )
+from swor.types import Sample, Scheme, Weights
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
@@ -80,34 +82,34 @@ def solution_loss(
 
 def parts_of(
     estimator: str,
-) -> tuple[Callable[[swor.Sample], swor.Weights], bool, swor.Baseline]:
+) -> tuple[Callable[[Sample], Weights], bool, Baseline]:
     """The rule of an estimator, whether its solutions are distinct, and its baseline."""
-    schemes = (swor.Scheme.WITHOUT_REPLACEMENT, swor.Scheme.WITH_REPLACEMENT)
-    usable = {n: e for n, e in swor.ESTIMATORS.items() if e.rule and e.scheme in schemes}
+    schemes = (Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
+    usable = {n: e for n, e in ESTIMATORS.items() if e.rule and e.scheme in schemes}
     entry = usable.get(estimator)
     if entry is None or entry.rule is None or entry.baseline is None:
         raise ValueError(
             f"estimator is {estimator!r}; expected one that weights sampled sequences: "
             f"{', '.join(usable)}."
         )
-    return entry.rule, entry.scheme == swor.Scheme.WITHOUT_REPLACEMENT, entry.baseline
+    return entry.rule, entry.scheme == Scheme.WITHOUT_REPLACEMENT, entry.baseline
 
 
 @torch.no_grad()
 def _compared_with(
-    baseline: swor.Baseline,
+    baseline: Baseline,
     cost: Tensor,
     greedy: Callable[[], Solutions],
     independent: Callable[..., Solutions],
 ) -> Literal["built-in"] | float | Tensor:
     """What the costs (batch, k) are compared with."""
-    if baseline == swor.Baseline.NONE:
+    if baseline == Baseline.NONE:
         return 0.0
-    if baseline == swor.Baseline.BATCH_MEAN:
-        return swor.batch_mean(cost)
-    if baseline == swor.Baseline.GREEDY:
+    if baseline == Baseline.BATCH_MEAN:
+        return batch_mean(cost)
+    if baseline == Baseline.GREEDY:
         return -greedy().reward.to(cost.dtype)
-    if baseline in (swor.Baseline.SAMPLED, swor.Baseline.SHARED_SAMPLE):
+    if baseline in (Baseline.SAMPLED, Baseline.SHARED_SAMPLE):
         others = independent(k=baseline.evaluations(cost.shape[-1]))
         return -others.reward.to(cost.dtype)
     return "built-in"

@@ -11,7 +11,7 @@ from swor._checks import check_k
 from swor.math._logspace import working_dtype
 from swor.samplers._race import Ended, Parents, gumbel_like, top_k_children, top_k_of
 from swor.samplers._tables import DistinctValues, force_symbol
-from swor.samplers.sequence_model import SequenceModel, State, all_ended, fill
+from swor.samplers.sequence_model import SequenceModel, State, all_ended, extend, fill
 
 
 class Beams(NamedTuple):
@@ -90,11 +90,8 @@ def _extend(
         log_p = beams.log_p.unsqueeze(-1) + force_symbol(log_probs, *ended)
         kept = top_k_of(log_p, log_p, k)
     parents, symbols = kept.indices // n, kept.indices % n
-    history = beams.symbols.gather(
-        -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
-    )
     extended = Beams(
-        torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
+        extend(beams.symbols, parents, symbols),
         kept.log_p,
         kept.g,
         torch.logaddexp(beams.log_rest, kept.log_rest),

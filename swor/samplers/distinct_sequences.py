@@ -20,7 +20,7 @@ from swor.math._logspace import working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import threshold, to_sample
 from swor.samplers._tables import DistinctValues
-from swor.samplers.sequence_model import SequenceModel, State, log_prob, repeat_end
+from swor.samplers.sequence_model import SequenceModel, State, extend, log_prob, repeat_end
 from swor.types import Sample
 
 
@@ -194,14 +194,14 @@ class Remaining(Generic[State]):
 
     def select(self, state: Search[State], parents: Tensor, symbols: Tensor) -> Search[State]:
         """Return the state of the selected beams, each extended by its symbol."""
-        history = state.symbols.gather(-2, _rows(parents, state.symbols))
-        shared = state.shared.gather(-2, _rows(parents, state.shared))
+        rows = parents.unsqueeze(-1).expand(*parents.shape, state.shared.shape[-1])
+        shared = state.shared.gather(-2, rows)
         if self.drawn is not None:
-            next_symbol = self.drawn.symbols[..., history.shape[-1]]
+            next_symbol = self.drawn.symbols[..., state.symbols.shape[-1]]
             shared = shared & (next_symbol.unsqueeze(-2) == symbols.unsqueeze(-1))
         return state._replace(
             inner=self.model.select(state.inner, parents, symbols),
-            symbols=torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
+            symbols=extend(state.symbols, parents, symbols),
             shared=shared,
             past=(*state.past, _kept_children(state, parents, symbols)),
         )
@@ -245,10 +245,6 @@ class Remaining(Generic[State]):
         log_rest = torch.where(state.shared, log_rest, 0.0)
         fraction = torch.zeros_like(log_probs).scatter_reduce(-1, child, log_rest, "amin")
         return log_probs + fraction
-
-
-def _rows(parents: Tensor, like: Tensor) -> Tensor:
-    return parents.unsqueeze(-1).expand(*parents.shape, like.shape[-1])
 
 
 def _kept_children(state: Search[State], parents: Tensor, symbols: Tensor) -> KeptChildren:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from swor.integrations.rl4co._checks import check_env, check_instances, check_start
 from swor.integrations.rl4co._decoding import Decoder, from_rows, rows_of, to_rows
+from swor.samplers.sequence_model import extend
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
@@ -127,8 +128,8 @@ class SolutionModel:
             td=td,
             complete=stopped | done,
             log_p=log_p,
-            symbols=_extended(state.symbols, parents, symbols),
-            actions=_extended(state.actions, parents, actions),
+            symbols=extend(state.symbols, parents, symbols),
+            actions=extend(state.actions, parents, actions),
         )
 
     def _replace(self, symbols: Tensor, stopped: Tensor, td: TensorDict) -> Tensor:
@@ -181,12 +182,6 @@ def _first_actions(start: int | Tensor, mask: Tensor) -> Tensor:
     first = torch.as_tensor(start, device=mask.device).expand(len(mask))
     check_start(first, mask)
     return first
-
-
-def _extended(history: Tensor, parents: Tensor, new: Tensor) -> Tensor:
-    """Return the histories of the parents, (batch, beams, steps), with one more symbol."""
-    old = history.gather(1, parents.unsqueeze(-1).expand(*parents.shape, history.shape[-1]))
-    return torch.cat([old, new.unsqueeze(-1)], dim=-1)
 
 
 def _same(symbols: Tensor, value: Tensor, end: int) -> bool:

@@ -64,7 +64,7 @@ class Decoder:
     def prefill(self) -> tuple[Tensor, Cache]:
         """Run one pass over the prompts."""
         check_position(self.most, self.longest, 0)
-        out = self._call(self.input_ids, self.mask, self._positions(), keep=1, use_cache=True)
+        out = self._call(self.input_ids, self.mask, _positions(self.mask), keep=1, use_cache=True)
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
@@ -83,8 +83,8 @@ class Decoder:
         self._check_position(owners, n - 1)
         ids = self.context(tokens, owners)[:, :-1]
         mask = torch.cat([self.mask[owners], torch.ones_like(tokens)], dim=-1)[:, :-1]
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits: Tensor = self._call(ids, mask, positions, keep=n, use_cache=False).logits
+        out = self._call(ids, mask, _positions(mask), keep=n, use_cache=False)
+        logits: Tensor = out.logits
         return logits[:, -n:]
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
@@ -95,9 +95,6 @@ class Decoder:
         # The longest prompt may have no row any more, if all its completions have ended.
         if self.most is not None and self.longest + tokens > self.most:
             check_position(self.most, int(self.lengths[owners].max()), tokens)
-
-    def _positions(self) -> Tensor:
-        return (self.mask.cumsum(-1) - 1).clamp(min=0)
 
     def _call(
         self,
@@ -193,6 +190,11 @@ class EncoderDecoder:
             **encoded,
         ).logits
         return logits
+
+
+def _positions(mask: Tensor) -> Tensor:
+    """Return the position of every token, counted without padding."""
+    return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
 def position_limit(model: PreTrainedModel) -> int | None:

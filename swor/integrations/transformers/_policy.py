@@ -11,6 +11,7 @@ from torch import Tensor
 from swor.integrations.transformers._caches import arrange, fork, keep
 from swor.integrations.transformers._ranks import Ranks
 from swor.integrations.transformers._scoring import Scorer
+from swor.samplers.sequence_model import extend
 from swor.types import Sample
 
 if TYPE_CHECKING:
@@ -81,10 +82,7 @@ class CompletionPolicy:
         kept, source = arrange(row[live], rows)
         keep(state.cache, source, rows)
         row = torch.full_like(row, -1).masked_scatter(live, kept)
-        history = state.tokens.gather(
-            -2, parents.unsqueeze(-1).expand(*parents.shape, state.tokens.shape[-1])
-        )
-        tokens = torch.cat([history, symbols.unsqueeze(-1)], dim=-1)
+        tokens = extend(state.tokens, parents, symbols)
         return PartialCompletions(tokens, row, state.cache, state.first)
 
     @torch.no_grad()

@@ -11,11 +11,12 @@ from sampling_laws import DRAWS, WAYS, draw_by
 
 import swor
 from swor.samplers._beams import search_beams
+from swor.samplers._distinct import draw_one_by_one
 from swor.samplers._race import perturb_children
 from swor.samplers.products import fuse
 
 
-@pytest.mark.parametrize("draw", [*WAYS, "beams", "stream of a product", "fused"])
+@pytest.mark.parametrize("draw", [*WAYS, "one by one", "beams", "stream of a product", "fused"])
 def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
     """E[e^{-kappa}] is the mean time of the (k+1)-th finisher, Σ 1 / remaining mass."""
     log_probs = log_probabilities(3, 3, scale=0.7)
@@ -28,6 +29,7 @@ def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
         log_p, log_rest, kappa = sample.log_p, sample.log_rest, sample.kappa
     else:
         ways = {
+            "one by one": lambda: draw_one_by_one(joint.expand(DRAWS, 27), k, seeded()),
             "beams": lambda: search_beams(model, k, generator=seeded()),
             "stream of a product": lambda: model._from_stream(k, seeded()),
             "fused": lambda: model._from_search(k, seeded()),

@@ -156,38 +156,32 @@ class EncoderDecoder:
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
         check_position(self.most, 1, past + tokens.shape[-1])
-        encoded = {"encoder_outputs": (self.hidden[owners],)}
-        return self._decode(tokens, owners, encoded, past_key_values=cache, use_cache=True)
+        prompts = {"encoder_outputs": (self.hidden[owners],)}
+        return self._decode(tokens, owners, prompts, cache)
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Run one pass over start tokens and tokens; the last token is predicted only."""
         check_position(self.most, 1, tokens.shape[-1] - 1)
         ids = self.context(tokens, owners)[:, :-1]
         if self.sharded:
-            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]}, use_cache=False)
+            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]})
         encoder = underlying(self.model).get_encoder()
         hidden = encoder(input_ids=self.input_ids, attention_mask=self.mask).last_hidden_state
-        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)}, use_cache=False)
+        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)})
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Return the start token, followed by the tokens."""
         return torch.cat([self.start[owners], tokens], dim=-1)
 
     def _decode(
-        self,
-        ids: Tensor,
-        owners: Tensor,
-        encoded: dict[str, Any],
-        *,
-        use_cache: bool,
-        past_key_values: Cache | None = None,
+        self, ids: Tensor, owners: Tensor, prompts: dict[str, Any], cache: Cache | None = None
     ) -> Tensor:
         logits: Tensor = self.model(
             decoder_input_ids=ids,
             attention_mask=self.mask[owners],
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            **encoded,
+            past_key_values=cache,
+            use_cache=cache is not None,
+            **prompts,
         ).logits
         return logits
 

@@ -22,8 +22,6 @@ from swor.samplers._tables import DistinctValues
 from swor.types import Sample
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from vllm import LLM, SamplingParams
 
 
@@ -121,12 +119,7 @@ class DistinctCompletions:
     def __enter__(self) -> DistinctCompletions:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _parameters(self) -> list[SamplingParams]:

@@ -110,7 +110,7 @@ dist: setup ## build wheel and sdist, and try the wheel alone in an empty enviro
 	$(BIN)/python -m venv "$$empty/venv"; \
 	"$$empty/venv/bin/python" -m pip install --disable-pip-version-check -qq \
 		-c constraints.txt dist/*.whl; \
-	cp tests/readme_example.py README.md "$$empty"; \
+	cp tests/helpers/readme_example.py README.md "$$empty"; \
 	cd "$$empty"; venv/bin/python -I readme_example.py README.md; \
 	echo "The wheel runs the README's example."
 

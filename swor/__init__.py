@@ -47,6 +47,7 @@ from swor.samplers.products import Factorized
 from swor.samplers.programs import DistinctRuns
 from swor.samplers.sequence_model import SequenceModel
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
+from swor.samplers.sharded import gumbel_top_k_sharded
 from swor.samplers.strata import stratified_sample, systematic_sample
 from swor.samplers.streams import distinct_from_stream
 from swor.types import Sample, Scheme, Weights
@@ -87,6 +88,7 @@ __all__ = [
     "group_statistics",
     "gumbel_softmax",
     "gumbel_top_k",
+    "gumbel_top_k_sharded",
     "importance_weighted",
     "leave_one_out",
     "local_expectation",

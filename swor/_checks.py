@@ -1,4 +1,4 @@
-"""Checks of arguments. Every error says what was given, what was expected and what to do."""
+"""Checks of arguments. Every error names the given value, the expected one and a remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
-
 
 _validate_values = True
 

@@ -1,4 +1,4 @@
-"""Every example runs, with small settings, and says what it should."""
+"""Every example runs, with small settings, and shows what it promises."""
 
 from __future__ import annotations
 
@@ -16,23 +16,6 @@ from torch import Tensor
 import swor
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SMALL: dict[str, Callable[[ModuleType], None]] = {
-    "distributed": lambda example: example.main(3, 1, "loky", None),
-    "evaluate_to_standard_error": lambda example: example.main(steps=200, questions=2),
-    "language_model": lambda example: example.main(steps=1),
-    "latent": lambda example: example.main(steps=8),
-    "off_policy": lambda example: example.main(repeats=2000),
-    "pass_at_m": lambda example: example.main(count=16),
-    "policy": lambda example: example.main(steps=4, seeds=2),
-    "recommend": lambda example: example.main(steps=1, repeats=2),
-    "simulator": lambda example: example.main(repeats=5),
-    "vae": lambda example: example.main(epochs=2),
-    "when_it_pays": lambda example: example.main(count=1),
-}
-TESTED_ELSEWHERE = {
-    "compare_estimators": "diagnostics/test_compare.py",
-    "routing_rl4co": "integrations/test_rl4co.py",
-}
 NEEDS = {
     "distributed": "joblib",
     "language_model": "transformers",
@@ -40,9 +23,20 @@ NEEDS = {
     "recommend": "transformers",
     "vae": "sklearn",
 }
+TESTED = {"routing_rl4co"}  # by tests/integrations/test_rl4co.py, in an environment of its own
 
 
-def load(name: str) -> ModuleType:
+def of(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a test the module of an example as its argument ``example``."""
+    TESTED.add(name)
+    return pytest.mark.parametrize("example", [name], indirect=True)
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest) -> ModuleType:
+    name: str = request.param
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -50,30 +44,58 @@ def load(name: str) -> ModuleType:
     return module
 
 
+@pytest.fixture
+def numbers(capsys: pytest.CaptureFixture[str]) -> Callable[[str], list[float]]:
+    """The numbers in the printed text that a pattern finds, since the last call."""
+    return lambda pattern: [float(x) for x in re.findall(pattern, capsys.readouterr().out)]
+
+
 def test_every_example_is_tested() -> None:
-    for path in EXAMPLES.glob("*.py"):
-        if path.stem not in SMALL:
-            tests = Path(__file__).parent / TESTED_ELSEWHERE[path.stem]
-            assert path.stem in tests.read_text(encoding="utf-8")
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == TESTED
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_an_example_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-    SMALL[name](load(name))
-    assert capsys.readouterr().out
+@of("evaluate_to_standard_error")
+def test_fewer_distinct_runs_reach_a_standard_error(example: ModuleType, numbers) -> None:
+    example.main(steps=200, questions=2)
+    independent, distinct = numbers(r"(\S+) runs per question")
+    assert distinct < independent / 4.0
 
 
-def test_the_vae_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("sklearn")
-    load("vae").main(epochs=3)
-    first, _, last = map(float, re.findall(r"ELBO (\S+)", capsys.readouterr().out))
+@of("language_model")
+def test_the_language_model_reports_its_groups(example: ModuleType, numbers) -> None:
+    example.main(steps=1)
+    reward, error, mass, duplicates = numbers(r"(\d+\.\d+)(?= ±| per| of|,)")
+    assert (
+        0.0 <= reward <= 1.0 and 0.0 < error < 1.0 and 0.0 < mass < 1.0 and 0.0 < duplicates < 4.0
+    )
+
+
+@of("latent")
+def test_the_latent_model_learns(example: ModuleType, numbers) -> None:
+    example.main(steps=8)
+    errors = numbers(r"step \d: error (\S+),")
+    assert len(errors) == 4 and errors == sorted(errors, reverse=True)
+
+
+@of("simulator")
+def test_distinct_runs_of_a_simulator_are_more_exact(example: ModuleType, numbers) -> None:
+    example.main(repeats=5)
+    independent, distinct = numbers(r"root mean squared error (\S+)")
+    assert distinct < independent / 2.0
+
+
+@of("vae")
+def test_the_vae_learns(example: ModuleType, numbers) -> None:
+    example.main(epochs=3)
+    first, _, last = numbers(r"ELBO (\S+)")
     assert last < first - 2.0
 
 
-def test_distinct_actions_train_faster(capsys: pytest.CaptureFixture[str]) -> None:
-    load("policy").main(steps=100, seeds=4)
+@of("policy")
+def test_distinct_actions_train_faster(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example.main(steps=100, seeds=4)
     lines = capsys.readouterr().out.splitlines()
     less = re.findall(r"(-?\d+\.\d+) ± (\d+\.\d+)", lines[3])
     assert all(float(mean) > 2.0 * float(error) for mean, error in less[1:])
@@ -81,10 +103,19 @@ def test_distinct_actions_train_faster(capsys: pytest.CaptureFixture[str]) -> No
     assert float(distinct) < float(independent) / 2.0
 
 
+@of("distributed")
+def test_runs_in_other_processes_have_their_costs_shifted(example: ModuleType, numbers) -> None:
+    example.main(3, 1, "loky", None)
+    ours, rloo, plain, *shifted = numbers(r": (\d\.\d+) ±")
+    assert shifted[:2] == [ours, rloo]  # a baseline takes the constant away
+    assert shifted[2] > 2.0 * plain
+
+
+@of("distributed")
 @pytest.mark.parametrize("actions", [12, 30])
-def test_a_constant_in_the_cost_matters_without_a_baseline(actions: int) -> None:
-    pytest.importorskip("joblib")
-    example = load("distributed")
+def test_a_constant_in_the_cost_matters_without_a_baseline(
+    example: ModuleType, actions: int
+) -> None:
     results = [example.train(seed, actions) for seed in range(3)]
     first, second = (
         {name: sum(result[title, name] for result in results) for name in example.NAMES}
@@ -95,16 +126,21 @@ def test_a_constant_in_the_cost_matters_without_a_baseline(actions: int) -> None
     assert second["unordered_set"] == pytest.approx(first["unordered_set"], rel=1e-6)
 
 
-def test_temperature_leaves_no_bias(capsys: pytest.CaptureFixture[str]) -> None:
-    load("off_policy").main(repeats=4000)
+@of("off_policy")
+def test_temperature_leaves_no_bias(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example.main(repeats=4000)
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     assert len(lines) == 4
     assert all(float(bias) < 3.0 * float(noise) for bias, noise in lines)
 
 
-def test_pass_at_m_is_as_exact_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("transformers")
-    load("pass_at_m").main()
+@of("pass_at_m")
+def test_pass_at_m_is_as_exact_as_it_says(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example.main()
     pattern = r"pass@\d (\S+) ± (\S+) for these prompts \(exact (\S+)\)"
     lines = re.findall(pattern, capsys.readouterr().out)
     assert len(lines) == 3
@@ -112,17 +148,20 @@ def test_pass_at_m_is_as_exact_as_it_says(capsys: pytest.CaptureFixture[str]) ->
         assert abs(float(value) - float(exact)) < 4.0 * float(error) < 0.06
 
 
-def test_scoring_without_the_catalogue_is_biased(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("transformers")
-    load("recommend").main(steps=0, repeats=40)
+@of("recommend")
+def test_scoring_without_the_catalogue_is_biased(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example.main(steps=1, repeats=40)
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     (ours, noise), (common, common_noise) = ((float(b), float(n)) for b, n in lines)
     assert ours < 2.0 * noise and common > 3.0 * common_noise
 
 
-def test_when_it_pays_is_exact() -> None:
+@of("when_it_pays")
+def test_when_it_pays_is_exact(example: ModuleType) -> None:
     """Variances by brute force: over all draws, and over all sets with their gradients written out."""
-    example, k = load("when_it_pays"), 3
+    k = 3
     log_p = torch.randn(5, generator=seeded(), dtype=torch.float64).mul(2).log_softmax(-1)
     cost, p = example.costs(5, 4, seeded()), log_p.exp()
     slopes = torch.eye(5, dtype=torch.float64) - p  # of log p by the logits
@@ -151,3 +190,10 @@ def total_variance(chance: Tensor, factor: Tensor, slopes: Tensor) -> Tensor:
     gradient = (factor.unsqueeze(-1) * slopes).sum(-2)
     mean = (chance.unsqueeze(-1) * gradient).sum(0)
     return (chance * (gradient - mean).square().sum(-1)).sum()
+
+
+@of("compare_estimators")
+@pytest.mark.slow
+def test_the_comparison_recommends(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main()
+    assert "Use unordered_set with k = 8" in capsys.readouterr().out

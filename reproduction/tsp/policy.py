@@ -18,8 +18,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor._checks import check_shape
-
 
 class PartialTours(NamedTuple):
     """Where every beam started, where it is, and what it may no longer visit."""
@@ -81,7 +79,11 @@ class TourPolicy:
             (batch, k)
         """
         batch, k, n = value.shape
-        check_shape("value", value, (self.first.shape[0], k, self.length), "tours of the instances")
+        expected = (self.first.shape[0], k, self.length)
+        if value.shape != expected:
+            raise ValueError(
+                f"value has shape {tuple(value.shape)}; expected {expected}, tours of the instances."
+            )
         nodes = torch.arange(n, device=value.device)
         steps = nodes[:-1]  # the last node is the only one left
         first = torch.where(steps == 0, n, value[..., :1])

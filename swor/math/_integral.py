@@ -139,7 +139,7 @@ def _left(y: Tensor, m: Tensor, drop: float, left_out: int) -> Tensor:
 
 
 def numbers(k: int, dtype: torch.dtype) -> int:
-    """How many intermediate results there are for one set."""
+    """Return the number of intermediate results for one set."""
     return k * (k + 4 * nodes_for(dtype))
 
 

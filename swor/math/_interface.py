@@ -1,4 +1,4 @@
-"""What every method is given and what it returns: a set without edge cases, and sums over parts of it.
+"""The arguments and the results of every method: a set without edge cases, and sums over parts of it.
 
 An impossible outcome, one of probability 0, has weight 0, and the others have the weights that they would
 have without it. The methods cannot represent a probability of 0. They are given an overwhelming mass for

@@ -26,7 +26,7 @@ def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]
 
 
 def numbers(k: int, dtype: torch.dtype) -> int:
-    """How many intermediate results there are for one set."""
+    """Return the number of intermediate results for one set."""
     return 4 * k * factorial(k)
 
 

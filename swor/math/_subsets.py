@@ -41,9 +41,8 @@ class Level(NamedTuple):
 
     shape: tuple[int, int]  # size, number of subsets
     smaller: Tensor  # (pairs,): position of A \\ i among the subsets one smaller
-    before: (
-        Tensor  # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last but i
-    )
+    # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last element but i
+    before: Tensor
     step: Tensor  # (pairs,): position of (i, x) in a flat k × k table
 
 
@@ -90,8 +89,8 @@ def _constant(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
     return _cached(k, device)
 
 
-# What torch.compiler.assume_constant_result does, without loading the compiler: it takes the tables as they
-# are, where tracing the loops that make them would take a minute.
+# The same as torch.compiler.assume_constant_result, without loading the compiler: it takes the tables as
+# they are, where tracing the loops that make them would take a minute.
 setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
 
 
@@ -129,7 +128,7 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tens
 
 
 def numbers(k: int, dtype: torch.dtype) -> int:
-    """How many intermediate results there are for one set, about."""
+    """Return the approximate number of intermediate results for one set."""
     return k << k
 
 

@@ -89,7 +89,6 @@ def log_prob_set(
     """
     module = METHODS[_choose(method, log_p.shape[-1])]
     full, rest, log_total = complete(log_p, log_rest)
-
     full, rest = full - log_total.unsqueeze(-1), rest - log_total
     numbers = module.numbers(full.shape[-1], full.dtype)
     blocks = split(full.reshape(-1, full.shape[-1]), numbers=numbers)

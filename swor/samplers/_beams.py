@@ -9,19 +9,12 @@ from torch import Tensor
 
 from swor._checks import check_k
 from swor.math._logspace import working_dtype
-from swor.samplers._race import (
-    DistinctValues,
-    Ended,
-    Nodes,
-    force_symbol,
-    gumbel_like,
-    top_k_children,
-    top_k_of,
-)
-from swor.samplers.sequence_model import SequenceModel, State, all_ended, fill
+from swor.samplers._race import Ended, Parents, gumbel_like, top_k_children, top_k_of
+from swor.samplers._tables import DistinctValues, force_symbol
+from swor.samplers.sequence_model import SequenceModel, State, all_ended, extend, fill
 
 
-class _Beams(NamedTuple):
+class Beams(NamedTuple):
     """The sequences that are still in the search."""
 
     symbols: Tensor  # (*batch, beams, steps so far)
@@ -31,7 +24,7 @@ class _Beams(NamedTuple):
     kappa: Tensor  # (*batch,), the best pruned score
 
 
-def search(
+def search_beams(
     model: SequenceModel[State],
     k: int,
     *,
@@ -51,7 +44,7 @@ def search(
     """
     check_k(k)
     state = model.start()
-    beams: _Beams | None = None
+    beams: Beams | None = None
     for t in range(model.length):
         log_probs, state = model.step(state)
         if beams is None:
@@ -72,36 +65,33 @@ def search(
     return DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
 
 
-def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> _Beams:
+def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> Beams:
     log_p = torch.zeros_like(log_probs[..., 0], dtype=working_dtype(log_probs.dtype))
     score = gumbel_like(log_p, generator) if stochastic else log_p
     nothing = torch.full_like(log_p[..., 0], -torch.inf)
     symbols = torch.empty((*log_p.shape, 0), dtype=torch.long, device=log_p.device)
-    return _Beams(symbols, log_p, score, nothing, nothing)
+    return Beams(symbols, log_p, score, nothing, nothing)
 
 
 def _extend(
-    beams: _Beams,
+    beams: Beams,
     log_probs: Tensor,
     k: int,
     end: int | None,
     generator: torch.Generator | None,
     *,
     stochastic: bool,
-) -> tuple[_Beams, Tensor]:
+) -> tuple[Beams, Tensor]:
     """Return the best k children of all beams, and the indices of their parents."""
     ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
     if stochastic:
-        kept = top_k_children(log_probs, Nodes(beams.log_p, beams.score), k, generator, ended)
+        kept = top_k_children(log_probs, Parents(beams.log_p, beams.score), k, generator, ended)
     else:
         log_p = beams.log_p.unsqueeze(-1) + force_symbol(log_probs, *ended)
         kept = top_k_of(log_p, log_p, k)
     parents, symbols = kept.indices // n, kept.indices % n
-    history = beams.symbols.gather(
-        -2, parents.unsqueeze(-1).expand(*parents.shape, beams.symbols.shape[-1])
-    )
-    extended = _Beams(
-        torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
+    extended = Beams(
+        extend(beams.symbols, parents, symbols),
         kept.log_p,
         kept.g,
         torch.logaddexp(beams.log_rest, kept.log_rest),
@@ -110,7 +100,7 @@ def _extend(
     return extended, parents
 
 
-def _ended(beams: _Beams, end: int | None) -> Tensor:
+def _ended(beams: Beams, end: int | None) -> Tensor:
     """Return which beams have ended or are impossible; their only child is themselves."""
     ended = beams.score == -torch.inf
     if end is not None and beams.symbols.shape[-1]:

@@ -24,179 +24,16 @@ from torch import Tensor
 
 from swor._checks import check_normalized, check_possible, may_inspect
 from swor.math._logspace import log_remaining, working_dtype
-from swor.samplers._race import (
-    DistinctValues,
-    block_masses,
-    block_members,
-    exponential_like,
-    gumbel_like,
-    log_mass_outside,
-    top_k_outcomes,
-    uniform_like,
-)
-
-SHORT = 10  # number of draws up to which comparing all pairs is faster than sorting
-Rows = Callable[[Tensor], Tensor]  # from indices of rows to something of these rows
-
-
-def distinct_values(
-    stream: Tensor, k: int, *, code: Callable[[Tensor], Tensor], longer: Sequence[Rows]
-) -> Tensor:
-    """Return the first k distinct values of every stream, (batch, k, *event).
-
-    Args:
-        stream: independent draws, (batch, draws, *event).
-        k: the number of values.
-        code: from a stream to integers (batch, draws), which are equal where the values are.
-        longer: ways to draw the values that follow in the streams that are too short, from the indices of
-            these streams to (rows, draws, *event), to be tried in turn. If the last is not enough, k is
-            larger than the number of possible outcomes.
-    """
-    value, count = first_distinct(stream, code(stream), k)
-    rows = short = _smaller(count, k)
-    for draw in longer:
-        if rows is None or short is None:
-            break
-        stream = torch.cat([stream[short], draw(rows)], dim=1)
-        value[rows], count = first_distinct(stream, code(stream), k)
-        short = _smaller(count, k)
-        rows = None if short is None else rows[short]
-    if rows is not None:
-        raise ValueError(
-            f"k is {k}, but an element of the batch has fewer than {k} outcomes of positive "
-            "probability; expected k to be at most their number. Lower k, mask fewer outcomes, or "
-            "sample with replacement."
-        )
-    return value
-
-
-def _smaller(x: Tensor, limit: float) -> Tensor | None:
-    """Return the indices of the elements that are smaller than a limit, or None if there are none."""
-    if x.numel() == 0 or x.amin().item() >= limit:  # one small reduction in the common case
-        return None
-    return torch.nonzero(x < limit).squeeze(-1)
-
-
-def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the first k distinct values of each stream, and how many distinct values it has.
-
-    Args:
-        stream: (batch, draws, *event).
-        code: integers that are equal where the values of a stream are equal, (batch, draws).
-        k: the number of values to keep.
-
-    Returns:
-        The values (batch, k, *event), in the order of their first appearance, and the number of distinct
-        values, (batch,). If there are fewer than k, the last values of the stream mean nothing.
-    """
-    again = _appeared(code)
-    count = (~again).cumsum(-1)
-    place = count.masked_fill(again, k + 1).clamp_(max=k + 1)  # columns 0 and k + 1 are dropped
-    place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
-    value = stream.new_empty((len(stream), k + 2, *stream.shape[2:]))
-    value.scatter_(1, place.expand_as(stream), stream)
-    return value.narrow(1, 1, k), count.select(-1, -1)
-
-
-def _appeared(code: Tensor) -> Tensor:
-    """Return which draws (batch, draws) an earlier draw of the stream is equal to."""
-    draws = code.shape[-1]
-    if draws <= SHORT:
-        return (code.unsqueeze(-1) == code.unsqueeze(-2)).tril_(-1).any(-1)
-    ordered, position = code.sort(dim=-1, stable=True)
-    same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
-    again = torch.zeros_like(code, dtype=torch.bool)
-    return again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
-
-
-def log_rest_and_kappa(
-    log_p: Tensor, total: Tensor, log_outside: Rows, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    r"""Return the log of the mass outside a sample, and its threshold $\kappa$, each (batch,).
-
-    The mass outside is $1 - \sum_{s \in S} p_s$ if it is at least one eighth. Otherwise the difference would
-    cancel, and it is computed by ``log_outside``.
-
-    Args:
-        log_p: in the order sampled, (batch, k).
-        total: the sum of all probabilities, 1 up to rounding, (batch, 1).
-        log_outside: from the indices of rows to the log of their mass outside, as a sum.
-        generator: the source of randomness.
-    """
-    left = total - torch.cat([torch.zeros_like(total), log_p.exp()], dim=-1).cumsum(-1)
-    rest = left.select(-1, -1)
-    log_rest, kappa = rest.log(), -(exponential_like(left, generator) / left).sum(-1).log()
-    most = _smaller(rest, 0.125)
-    if most is not None:
-        log_rest[most] = log_outside(most)
-        kappa[most] = threshold(log_p[most], log_rest[most], generator)
-    return log_rest, kappa
-
-
-def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None) -> Tensor:
-    r"""Draw $\kappa$ given the order: $-\log \sum_{i \le k+1} E_i / t_i$, $E_i \sim \text{Exp}(1)$.
-
-    In an exponential race, the time between two arrivals is exponential, and its rate is the mass $t_i$ that
-    has not arrived yet.
-
-    Args:
-        log_p: in the order sampled, (*batch, k).
-        log_rest: (*batch,).
-        generator: the source of randomness.
-    """
-    log_t = log_remaining(log_p, log_rest)
-    log_gaps = -gumbel_like(log_t, generator) - log_t
-    return -log_gaps.logsumexp(-1)
-
-
-def draw_one_by_one(log_probs: Tensor, k: int, generator: torch.Generator | None) -> DistinctValues:
-    """Draw k distinct outcomes of a categorical variable.
-
-    Args:
-        log_probs: (*batch, n); −inf if impossible.
-        k: the number of outcomes. If fewer are possible, the last ones have the log-probability −inf.
-        generator: the source of randomness.
-    """
-    n = log_probs.shape[-1]
-    size = math.isqrt(n)
-    log_mass = block_masses(log_probs, size)
-    value: list[Tensor] = []
-    log_p: list[Tensor] = []
-    for _ in range(k):
-        block = draw(log_mass, generator)
-        member = block_members(block.squeeze(-1), n, size)
-        inside = log_probs.gather(-1, member.clamp(max=n - 1))
-        taken = member >= n
-        for earlier in value:
-            taken = taken | (member == earlier)
-        inside = inside.masked_fill(taken, -torch.inf)
-        place = draw(inside, generator)
-        value.append(member.gather(-1, place).clamp(max=n - 1))
-        log_p.append(inside.gather(-1, place))
-        left = inside.masked_fill(_at(place, inside), -torch.inf).logsumexp(-1, keepdim=True)
-        log_mass = torch.where(_at(block, log_mass), left, log_mass)
-    values, log_ps, log_rest = torch.cat(value, -1), torch.cat(log_p, -1), log_mass.logsumexp(-1)
-    return DistinctValues(values, log_ps, log_rest, threshold(log_ps, log_rest, generator))
-
-
-def draw(log_mass: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw an index with probabilities that need not be normalised: from (*batch, n) to (*batch, 1)."""
-    most = log_mass.amax(-1, keepdim=True)
-    most = most.masked_fill(most == -torch.inf, 0.0)  # where nothing is left
-    cumulative = torch.exp(log_mass - most).cumsum(-1)
-    total = cumulative[..., -1:]
-    index = (cumulative <= uniform_like(total, generator) * total).sum(-1, keepdim=True)
-    return index.clamp(max=log_mass.shape[-1] - 1)
-
-
-def _at(index: Tensor, like: Tensor) -> Tensor:
-    """True at an index (*batch, 1) of the last axis of a tensor."""
-    return torch.arange(like.shape[-1], device=like.device) == index
-
+from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes, uniform_like
+from swor.samplers._tables import DistinctValues, block_masses, block_members, log_mass_outside
+from swor.types import Sample, Scheme
 
 SPARSE = 15  # a stream is used if there are at least this many outcomes per sample
-FEW = 16  # largest number of samples that compiled code draws one by one
 LARGEST_TABLE = 2**22  # number of probabilities beyond which a race in blocks saves a copy of them
+FEW_SAMPLES = 16  # largest number of samples that compiled code draws one by one
+FEW_DRAWS = 10  # length of a stream up to which comparing all pairs is faster than sorting
+
+OfRows = Callable[[Tensor], Tensor]  # from indices of rows of the batch to a tensor of these rows
 
 
 @torch.no_grad()
@@ -220,11 +57,11 @@ def distinct(
     dtype: torch.dtype | None = None,
     factors: int = 1,
 ) -> DistinctValues:
-    """Draw k distinct indices, (*batch, k), by the faster of two methods with the same distribution.
+    """Draw k distinct indices, (*batch, k), by the fastest of three methods with the same distribution.
 
-    If tensor values may be inspected, they come from a stream of independent draws. The exponential race
-    serves for the rest: on an accelerator, in compiled code, for very many outcomes, and for so few that
-    a stream would mostly repeat itself.
+    If tensor values may be inspected, the indices come from a stream of independent draws. Compiled code
+    draws a few of them one by one. The exponential race serves for the rest: on an accelerator, for very many
+    outcomes, and for so few that a stream would mostly repeat itself.
 
     Args:
         log_probs: (*batch, n); −inf masks an outcome.
@@ -240,7 +77,7 @@ def distinct(
         total = p.sum(-1, keepdim=True)
         check_normalized(total, dtype, steps=factors)
         found = _from_stream(full, p, total, k, generator)
-    elif torch.compiler.is_compiling() and k <= FEW:
+    elif torch.compiler.is_compiling() and k <= FEW_SAMPLES:
         return draw_one_by_one(full, k, generator)
     else:
         top = top_k_outcomes(full, k, generator)
@@ -272,3 +109,174 @@ def _from_stream(
         return DistinctValues(value, log_p, log_rest, kappa)
     value, log_p = value.reshape(*batch, k), log_p.reshape(*batch, k)
     return DistinctValues(value, log_p, log_rest.reshape(batch), kappa.reshape(batch))
+
+
+def distinct_values(
+    stream: Tensor, k: int, *, code: Callable[[Tensor], Tensor], longer: Sequence[OfRows]
+) -> Tensor:
+    """Return the first k distinct values of every stream, (batch, k, *event).
+
+    Args:
+        stream: independent draws, (batch, draws, *event).
+        k: the number of values.
+        code: from a stream to integers (batch, draws), which are equal where the values are.
+        longer: ways to draw the values that follow in the streams that are too short, from the indices of
+            these streams to (rows, draws, *event), to be tried in turn. If the last is not enough, k is
+            larger than the number of possible outcomes.
+    """
+    value, count = first_distinct(stream, code(stream), k)
+    rows = short = _smaller(count, k)
+    for draw_more in longer:
+        if rows is None or short is None:
+            break
+        stream = torch.cat([stream[short], draw_more(rows)], dim=1)
+        value[rows], count = first_distinct(stream, code(stream), k)
+        short = _smaller(count, k)
+        rows = None if short is None else rows[short]
+    if rows is not None:
+        raise ValueError(
+            f"k is {k}, but an element of the batch has fewer than {k} outcomes of positive "
+            "probability; expected k to be at most their number. Lower k, mask fewer outcomes, or "
+            "sample with replacement."
+        )
+    return value
+
+
+def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the first k distinct values of each stream, and how many distinct values it has.
+
+    Args:
+        stream: (batch, draws, *event).
+        code: integers that are equal where the values of a stream are equal, (batch, draws).
+        k: the number of values to keep.
+
+    Returns:
+        The values (batch, k, *event), in the order of their first appearance, and the number of distinct
+        values, (batch,). If there are fewer than k, the last values of the stream mean nothing.
+    """
+    again = _appeared(code)
+    count = (~again).cumsum(-1)
+    place = count.masked_fill(again, k + 1).clamp_(max=k + 1)  # columns 0 and k + 1 are dropped
+    place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
+    value = stream.new_empty((len(stream), k + 2, *stream.shape[2:]))
+    value.scatter_(1, place.expand_as(stream), stream)
+    return value.narrow(1, 1, k), count.select(-1, -1)
+
+
+def _appeared(code: Tensor) -> Tensor:
+    """Return which draws (batch, draws) an earlier draw of the stream is equal to."""
+    draws = code.shape[-1]
+    if draws <= FEW_DRAWS:
+        return (code.unsqueeze(-1) == code.unsqueeze(-2)).tril_(-1).any(-1)
+    ordered, position = code.sort(dim=-1, stable=True)
+    same = ordered.narrow(-1, 1, draws - 1) == ordered.narrow(-1, 0, draws - 1)
+    again = torch.zeros_like(code, dtype=torch.bool)
+    return again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
+
+
+def _smaller(x: Tensor, limit: float) -> Tensor | None:
+    """Return the indices of the elements that are smaller than a limit, or None if there are none."""
+    if x.numel() == 0 or x.amin().item() >= limit:  # one small reduction in the common case
+        return None
+    return torch.nonzero(x < limit).squeeze(-1)
+
+
+def log_rest_and_kappa(
+    log_p: Tensor, total: Tensor, log_outside: OfRows, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    r"""Return the log of the mass outside a sample, and its threshold $\kappa$, each (batch,).
+
+    The mass outside is $1 - \sum_{s \in S} p_s$ if it is at least one eighth. Otherwise the difference would
+    cancel, and it is computed by ``log_outside``.
+
+    Args:
+        log_p: in the order sampled, (batch, k).
+        total: the sum of all probabilities, 1 up to rounding, (batch, 1).
+        log_outside: from the indices of rows to the log of their mass outside, as a sum.
+        generator: the source of randomness.
+    """
+    left = total - torch.cat([torch.zeros_like(total), log_p.exp()], dim=-1).cumsum(-1)
+    rest = left.select(-1, -1)
+    log_rest, kappa = rest.log(), -(exponential_like(left, generator) / left).sum(-1).log()
+    most = _smaller(rest, 0.125)
+    if most is not None:
+        log_rest[most] = log_outside(most)
+        kappa[most] = threshold(log_p[most], log_rest[most], generator)
+    return log_rest, kappa
+
+
+def draw_one_by_one(log_probs: Tensor, k: int, generator: torch.Generator | None) -> DistinctValues:
+    """Draw k distinct outcomes of a categorical variable, one after the other.
+
+    Args:
+        log_probs: (*batch, n); −inf if impossible.
+        k: the number of outcomes. If fewer are possible, the last ones have the log-probability −inf.
+        generator: the source of randomness.
+    """
+    n = log_probs.shape[-1]
+    size = math.isqrt(n)
+    log_mass = block_masses(log_probs, size)
+    value: list[Tensor] = []
+    log_p: list[Tensor] = []
+    for _ in range(k):
+        block = draw_index(log_mass, generator)
+        member = block_members(block.squeeze(-1), n, size)
+        inside = log_probs.gather(-1, member.clamp(max=n - 1))
+        taken = member >= n
+        for earlier in value:
+            taken = taken | (member == earlier)
+        inside = inside.masked_fill(taken, -torch.inf)
+        place = draw_index(inside, generator)
+        value.append(member.gather(-1, place).clamp(max=n - 1))
+        log_p.append(inside.gather(-1, place))
+        left = inside.masked_fill(_is_at(place, inside), -torch.inf).logsumexp(-1, keepdim=True)
+        log_mass = torch.where(_is_at(block, log_mass), left, log_mass)
+    values, log_ps, log_rest = torch.cat(value, -1), torch.cat(log_p, -1), log_mass.logsumexp(-1)
+    return DistinctValues(values, log_ps, log_rest, threshold(log_ps, log_rest, generator))
+
+
+def draw_index(log_mass: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw an index with probabilities that need not be normalised: from (*batch, n) to (*batch, 1)."""
+    most = log_mass.amax(-1, keepdim=True)
+    most = most.masked_fill(most == -torch.inf, 0.0)  # where nothing is left
+    cumulative = torch.exp(log_mass - most).cumsum(-1)
+    total = cumulative[..., -1:]
+    index = (cumulative <= uniform_like(total, generator) * total).sum(-1, keepdim=True)
+    return index.clamp(max=log_mass.shape[-1] - 1)
+
+
+def _is_at(index: Tensor, like: Tensor) -> Tensor:
+    """True at an index (*batch, 1) of the last axis of a tensor."""
+    return torch.arange(like.shape[-1], device=like.device) == index
+
+
+def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""Draw $\kappa$ given the order: $-\log \sum_{i \le k+1} E_i / t_i$, $E_i \sim \text{Exp}(1)$.
+
+    In an exponential race, the time between two arrivals is exponential, and its rate is the mass $t_i$ that
+    has not arrived yet.
+
+    Args:
+        log_p: in the order sampled, (*batch, k).
+        log_rest: (*batch,).
+        generator: the source of randomness.
+    """
+    log_t = log_remaining(log_p, log_rest)
+    log_gaps = -gumbel_like(log_t, generator) - log_t
+    return -log_gaps.logsumexp(-1)
+
+
+def to_sample(found: DistinctValues, log_p: Tensor) -> Sample:
+    """Return distinct values as a sample without replacement.
+
+    Args:
+        found: the values.
+        log_p: their log-probabilities with gradient, (*batch, k), which define the dtype and the device.
+    """
+    return Sample(
+        value=found.value.to(log_p.device),
+        log_p=log_p,
+        log_rest=found.log_rest.to(log_p),
+        kappa=found.kappa.to(log_p),
+        scheme=Scheme.WITHOUT_REPLACEMENT,
+    )

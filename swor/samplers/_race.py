@@ -17,7 +17,6 @@ children. For $m$ nodes of $n$ children each, only about $2 \sqrt{m n k}$ number
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -25,8 +24,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from swor.math._logspace import expm1
+from swor.samplers._tables import (
+    block_masses,
+    block_members,
+    block_of,
+    force_symbol,
+    log_mass_outside,
+)
 
 TINY = {torch.float32: 2.0**-25, torch.float64: 2.0**-54}  # the middle of the cell around 0
+LARGEST_WITHOUT_BLOCKS = 256  # number of children that race without blocks
 
 
 def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -77,25 +84,8 @@ def perturb_children(
     return g.unsqueeze(-1) - F.softplus(later, threshold=50.0)
 
 
-SMALL = 256  # largest number of children that race without blocks
-CHUNK = 2**22  # largest number of elements of a temporary tensor when masses are summed
-
-
-class DistinctValues(NamedTuple):
-    """Distinct values in the order in which they were sampled, without gradient."""
-
-    value: Tensor  # (*batch, k, *event)
-    log_p: Tensor  # (*batch, k)
-    log_rest: Tensor  # (*batch,)
-    kappa: Tensor  # (*batch,)
-
-    def total(self) -> Tensor:
-        """The mass of the values and of all others, (*batch,), which is 1 up to rounding."""
-        return self.log_p.exp().sum(-1) + self.log_rest.exp()
-
-
-class Nodes(NamedTuple):
-    """Nodes of a tree, (*batch, nodes)."""
+class Parents(NamedTuple):
+    """Nodes of a tree whose children race, (*batch, nodes)."""
 
     log_p: Tensor
     g: Tensor  # perturbed
@@ -132,7 +122,7 @@ def top_k_outcomes(log_probs: Tensor, k: int, generator: torch.Generator | None)
 
 def top_k_children(
     log_probs: Tensor,
-    nodes: Nodes | None,
+    parents: Parents | None,
     k: int,
     generator: torch.Generator | None,
     ended: Ended | None = None,
@@ -142,22 +132,22 @@ def top_k_children(
     Args:
         log_probs: of the children given their node, (*batch, nodes, n), or (*batch, 1, n) if they are the
             same for all nodes; −inf if impossible.
-        nodes: the nodes; None for a root, whose children race without a condition.
+        parents: the nodes; None for a root, whose children race without a condition.
         k: the number of children. If there are fewer, all of them are returned.
         generator: the source of randomness.
         ended: nodes that have only one child.
     """
-    if nodes is not None:
-        log_probs = log_probs.expand(*nodes.g.shape, log_probs.shape[-1])
+    if parents is not None:
+        log_probs = log_probs.expand(*parents.g.shape, log_probs.shape[-1])
     *_, m, n = log_probs.shape
     size = 1
     while 4 * size * size * k <= m * n:  # about the square root of m n / k
         size *= 2
-    if n > SMALL and m * (n // size) > k:
-        return _top_k_in_blocks(log_probs, nodes, k, generator, ended, size)
+    if n > LARGEST_WITHOUT_BLOCKS and m * (n // size) > k:
+        return _top_k_in_blocks(log_probs, parents, k, generator, ended, size)
     if ended is not None:
         log_probs = force_symbol(log_probs, *ended)
-    return top_k_of(_joint(log_probs, nodes), _perturb(log_probs, nodes, generator), k)
+    return _race(log_probs, parents, k, generator)
 
 
 def top_k_of(log_p: Tensor, g: Tensor, k: int) -> TopK:
@@ -171,30 +161,31 @@ def top_k_of(log_p: Tensor, g: Tensor, k: int) -> TopK:
     return TopK(index, log_p.gather(-1, index), top, log_mass_outside(log_p, index), kappa)
 
 
-def _joint(log_probs: Tensor, nodes: Nodes | None) -> Tensor:
-    return log_probs if nodes is None else nodes.log_p.unsqueeze(-1) + log_probs
-
-
-def _perturb(log_probs: Tensor, nodes: Nodes | None, generator: torch.Generator | None) -> Tensor:
-    if nodes is None:
-        return log_probs + gumbel_like(log_probs, generator)
-    return perturb_children(log_probs, nodes.log_p, nodes.g, generator)
+def _race(
+    log_probs: Tensor, parents: Parents | None, k: int, generator: torch.Generator | None
+) -> TopK:
+    """Perturb every child, and return the best k of them."""
+    if parents is None:
+        return top_k_of(log_probs, log_probs + gumbel_like(log_probs, generator), k)
+    g = perturb_children(log_probs, parents.log_p, parents.g, generator)
+    return top_k_of(parents.log_p.unsqueeze(-1) + log_probs, g, k)
 
 
 def _top_k_in_blocks(
     log_probs: Tensor,
-    nodes: Nodes | None,
+    parents: Parents | None,
     k: int,
     generator: torch.Generator | None,
     ended: Ended | None,
     size: int,
 ) -> TopK:
+    """Race the blocks, and then the children of the best k blocks."""
     n = log_probs.shape[-1]
     log_mass = block_masses(log_probs, size)
     count = log_mass.shape[-1]
     if ended is not None:
-        log_mass = force_symbol(log_mass, ended.nodes, _block(ended.symbol, n, size))
-    block = top_k_of(_joint(log_mass, nodes), _perturb(log_mass, nodes, generator), k)
+        log_mass = force_symbol(log_mass, ended.nodes, block_of(ended.symbol, n, size))
+    block = _race(log_mass, parents, k, generator)
     parent, column = block.indices // count, block.indices % count
     member = block_members(column, n, size)
     index = (parent * n).unsqueeze(-1) + member.clamp(max=n - 1)
@@ -203,8 +194,7 @@ def _top_k_in_blocks(
     inside = (inside - mass).masked_fill((member >= n) | (mass == -torch.inf), -torch.inf)
     if ended is not None:
         inside = _force_inside(inside, member, parent, ended)
-    among = Nodes(block.log_p, block.g)
-    found = top_k_of(_joint(inside, among), _perturb(inside, among, generator), k)
+    found = _race(inside, Parents(block.log_p, block.g), k, generator)
     return found._replace(
         indices=index.flatten(-2).gather(-1, found.indices),
         log_rest=torch.logaddexp(block.log_rest, found.log_rest),
@@ -216,50 +206,3 @@ def _force_inside(inside: Tensor, member: Tensor, parent: Tensor, ended: Ended) 
     """Give the only child of ended nodes the probability 1 within its block."""
     only = torch.zeros_like(inside).masked_fill(member != ended.symbol, -torch.inf)
     return torch.where(ended.nodes.gather(-1, parent).unsqueeze(-1), only, inside)
-
-
-def block_masses(log_probs: Tensor, size: int) -> Tensor:
-    """Return the log of the mass of every block, (*batch, blocks).
-
-    A block is a column of the children written in ``size`` rows, so that sums run along memory. Children that
-    do not fill a row form a last block of their own. Temporary tensors are a fraction of the input.
-    """
-    count = log_probs.shape[-1] // size
-    rows = log_probs[..., : size * count].unflatten(-1, (size, count))
-    if rows.numel() > CHUNK:
-        across = max(rows.numel() // size, 1)
-        parts = rows.split(max(CHUNK // across, math.isqrt(size)), dim=-2)
-        log_mass = torch.stack([part.logsumexp(-2) for part in parts]).logsumexp(0)
-    else:
-        log_mass = rows.logsumexp(-2)
-    left = log_probs[..., size * count :]
-    if left.shape[-1] == 0:
-        return log_mass
-    return torch.cat([log_mass, left.logsumexp(-1, keepdim=True)], dim=-1)
-
-
-def _block(child: int, n: int, size: int) -> int:
-    """Return the block that contains a child."""
-    count = n // size
-    return child % count if child < size * count else count
-
-
-def block_members(block: Tensor, n: int, size: int) -> Tensor:
-    """Return the children in each block, (*batch, blocks, size); n or more marks a missing one."""
-    count, row = n // size, torch.arange(size, device=block.device)
-    block = block.unsqueeze(-1)
-    if n % size == 0:
-        return block + count * row
-    return torch.where(block == count, size * count + row, block + count * row)
-
-
-def log_mass_outside(log_probs: Tensor, index: Tensor) -> Tensor:
-    """Return the log of the mass that was not selected, (*batch,), as a sum, so that nothing cancels."""
-    return log_probs.scatter(-1, index, -torch.inf).logsumexp(-1)
-
-
-def force_symbol(log_probs: Tensor, rows: Tensor, symbol: int) -> Tensor:
-    """Give a symbol the probability 1 in some rows, and leave the other rows unchanged."""
-    only = torch.arange(log_probs.shape[-1], device=log_probs.device) == symbol
-    certain = torch.where(only, 0.0, -torch.inf).to(log_probs.dtype)
-    return torch.where(rows.unsqueeze(-1), certain, log_probs)

@@ -24,6 +24,14 @@ from torch import Tensor
 from swor._checks import check_log_probs, check_normalized
 from swor.samplers._race import gumbel_like
 
+# The largest difference between the probabilities of a node and those of an earlier visit.
+AGREEMENT = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+SAME = (
+    "expected the same options with the same probabilities after the same choices. Let choose be the "
+    "program's only source of randomness for its choices, and make a new object when the probabilities "
+    "change, for instance after a step of an optimiser."
+)
+
 
 class Options(NamedTuple):
     """The options of a node at its first visit, to check that later visits offer the same ones."""
@@ -61,9 +69,7 @@ class Step(NamedTuple):
     node: Node
     child: Node
     log_p: float  # of the child given the node
-    log_others: (
-        float  # log of the mass left at all other children, as a fraction of the node's mass
-    )
+    log_others: float  # log of the fraction of the node's mass that is left at all other children
 
 
 def use_up(steps: list[Step], leaf: Node) -> None:
@@ -77,10 +83,6 @@ def _log_add(a: float, b: float) -> float:
     """Return the log of the sum of two numbers, given their logs."""
     larger = max(a, b)
     return larger if larger == -math.inf else larger + math.log1p(math.exp(min(a, b) - larger))
-
-
-# The largest difference between the probabilities of a node and those of an earlier visit.
-AGREEMENT = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 
 
 class Walk:
@@ -111,7 +113,7 @@ class Walk:
         given = _checked(log_probs)
         self._check_options(given, AGREEMENT[log_probs.dtype])
         log_left = self.node.log_left(given)
-        index = pick(log_left, self.generator)
+        index = pick_child(log_left, self.generator)
         if log_left[index] == -torch.inf:
             raise ValueError(
                 f"no option of positive probability is left after the choices {self.path}; {SAME}"
@@ -152,14 +154,7 @@ class Walk:
             )
 
 
-SAME = (
-    "expected the same options with the same probabilities after the same choices. Let choose be the "
-    "program's only source of randomness for its choices, and make a new object when the probabilities "
-    "change, for instance after a step of an optimiser."
-)
-
-
-def pick(log_mass: Tensor, generator: torch.Generator | None) -> int:
+def pick_child(log_mass: Tensor, generator: torch.Generator | None) -> int:
     """Draw an index with a probability proportional to its mass."""
     return int((log_mass + gumbel_like(log_mass, generator)).argmax())
 

@@ -19,8 +19,8 @@ from swor._checks import (
     may_validate,
 )
 from swor.math._logspace import log_remaining, working_dtype
-from swor.samplers._distinct import distinct, independent
-from swor.samplers._race import log_mass_outside
+from swor.samplers._distinct import distinct, independent, to_sample
+from swor.samplers._tables import log_mass_outside
 from swor.types import Sample, Scheme
 
 
@@ -36,7 +36,8 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     distribution. On the CPU, the sample consists of the first k distinct outcomes of a few independent draws
     if there are many outcomes. Compiled code draws a few outcomes one by one. Otherwise blocks of outcomes
     compete by their mass, and then the outcomes of the best $k$ blocks compete with each other, so that about
-    $2\sqrt{nk}$ Gumbel variables are drawn.
+    $2\sqrt{nk}$ Gumbel variables are drawn. Therefore the same seed gives different samples on the CPU, on an
+    accelerator and in compiled code.
 
     Only the k selected entries carry gradient. Backpropagation to the logits allocates two tensors of their
     size: the gradients of the output and of the input of ``log_softmax``.
@@ -68,13 +69,7 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     log_p = log_probs.gather(-1, found.value)
     if not may_inspect(log_p):  # k was not checked, so the last outcomes may be impossible
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
-    return Sample(
-        value=found.value,
-        log_p=log_p,
-        log_rest=found.log_rest.to(log_probs.dtype),
-        kappa=found.kappa.to(log_probs.dtype),
-        scheme=Scheme.WITHOUT_REPLACEMENT,
-    )
+    return to_sample(found, log_p)
 
 
 def with_replacement(

@@ -17,156 +17,11 @@ from torch import Tensor
 
 from swor._checks import check_count, check_normalized
 from swor.math._logspace import working_dtype
-from swor.samplers._beams import search
-from swor.samplers._distinct import threshold
-from swor.samplers.sequence_model import SequenceModel, State, log_prob, repeat_end
-from swor.types import Sample, Scheme
-
-
-class Drawn(NamedTuple):
-    """The sequences that were drawn, in order."""
-
-    symbols: Tensor  # (*batch, k, length)
-    log_rest: Tensor  # (*batch, k, length + 1): log of the fraction left of a prefix of t symbols
-
-    def with_more(self, new: Drawn) -> Drawn:
-        """Return these and more sequences, which reduce the mass left at the prefixes that they share."""
-        equal = self.symbols.unsqueeze(-2) == new.symbols.unsqueeze(-3)
-        shared = torch.cat([torch.ones_like(equal[..., :1]), equal], dim=-1).cumprod(-1).bool()
-        left = torch.where(shared, new.log_rest.unsqueeze(-3), torch.inf).amin(-2)
-        log_rest = torch.minimum(self.log_rest, left)
-        return Drawn(
-            torch.cat([self.symbols, new.symbols], dim=-2),
-            torch.cat([log_rest, new.log_rest], dim=-2),
-        )
-
-
-class Kept(NamedTuple):
-    """The children that a step of the search kept."""
-
-    parents: Tensor  # (*batch, kept), the beams that they are children of
-    log_p: Tensor  # (*batch, kept), given their parents
-    log_others: Tensor  # (*batch, beams), log of the fraction left in the children not kept
-
-
-class Beams(NamedTuple, Generic[State]):
-    """The state of a search."""
-
-    inner: State  # the state of the model
-    symbols: Tensor  # (*batch, beams, t)
-    shared: Tensor  # (*batch, beams, k), the sequences drawn before that begin with these symbols
-    log_probs: Tensor  # of the next symbol, (*batch, beams, n)
-    log_left: Tensor  # log of the fraction left in it, (*batch, beams, n)
-    past: tuple[Kept, ...]
-
-
-class Remaining(Generic[State]):
-    """The sequences of a model that were not drawn, as a :class:`swor.SequenceModel`.
-
-    Args:
-        model: the model.
-        drawn: the sequences to leave out; None if there are none.
-    """
-
-    def __init__(self, model: SequenceModel[State], drawn: Drawn | None) -> None:
-        self.model, self.drawn = model, drawn
-        self.length, self.end = model.length, model.end
-        self.last: Beams[State] | None = None  # the state at the last step
-
-    def start(self) -> Beams[State]:
-        """Return the state of one empty sequence per element of the batch."""
-        nothing = torch.empty(0)
-        return Beams(self.model.start(), nothing, nothing, nothing, nothing, ())
-
-    def step(self, state: Beams[State]) -> tuple[Tensor, Beams[State]]:
-        """Return log-probabilities of the next symbol, given that the sequence was not drawn before."""
-        log_probs, inner = self.model.step(state.inner)
-        log_probs = log_probs.to(working_dtype(log_probs.dtype))
-        if state.past:
-            log_probs = log_probs.expand(*state.symbols.shape[:-1], log_probs.shape[-1])
-            log_probs = repeat_end(log_probs, state.symbols[..., -1], self.end)
-        else:
-            state = self._root(state, log_probs)
-        log_left = self._log_left(state, log_probs)
-        self.last = state._replace(inner=inner, log_probs=log_probs, log_left=log_left)
-        log_total = log_left.logsumexp(-1, keepdim=True)  # −inf where every continuation was drawn
-        return log_left - log_total.masked_fill(log_total == -torch.inf, 0.0), self.last
-
-    def select(self, state: Beams[State], parents: Tensor, symbols: Tensor) -> Beams[State]:
-        """Return the state of the selected beams, each extended by its symbol."""
-        history = state.symbols.gather(-2, _rows(parents, state.symbols))
-        shared = state.shared.gather(-2, _rows(parents, state.shared))
-        if self.drawn is not None:
-            next_symbol = self.drawn.symbols[..., history.shape[-1]]
-            shared = shared & (next_symbol.unsqueeze(-2) == symbols.unsqueeze(-1))
-        return state._replace(
-            inner=self.model.select(state.inner, parents, symbols),
-            symbols=torch.cat([history, symbols.unsqueeze(-1)], dim=-1),
-            shared=shared,
-            past=(*state.past, _keep(state, parents, symbols)),
-        )
-
-    def found(self, value: Tensor) -> Drawn:
-        """Return the sequences that a search has found, with the mass that they leave at their prefixes.
-
-        Args:
-            value: the result of the search, (*batch, k, length).
-        """
-        if self.last is None:
-            raise RuntimeError("found was called before a search")
-        t = self.last.symbols.shape[-1]  # a search makes no selection after its last step
-        same = value[..., :t].unsqueeze(-2) == self.last.symbols.unsqueeze(-3)
-        parents = same.all(-1).to(torch.uint8).argmax(-1)
-        past = (*self.last.past, _keep(self.last, parents, value[..., t]))
-        nothing = torch.full_like(past[-1].log_p, -torch.inf)
-        log_rest = [nothing] * (self.length - t)  # of a sequence as a whole, and of its padding
-        lane = torch.arange(value.shape[-2], device=value.device).expand_as(parents)
-        below = nothing
-        for step in reversed(past):
-            below, lane = _log_rest(step, below), step.parents.gather(-1, lane)
-            log_rest.insert(0, below.gather(-1, lane))
-        return Drawn(value, torch.stack(log_rest, dim=-1))
-
-    def _root(self, state: Beams[State], log_probs: Tensor) -> Beams[State]:
-        lead, device = log_probs.shape[:-1], log_probs.device
-        count = 0 if self.drawn is None else self.drawn.symbols.shape[-2]
-        return state._replace(
-            symbols=torch.empty((*lead, 0), dtype=torch.long, device=device),
-            shared=torch.ones((*lead, count), dtype=torch.bool, device=device),
-        )
-
-    def _log_left(self, state: Beams[State], log_probs: Tensor) -> Tensor:
-        r"""Return $\log p(c \mid v) + \log(1 - \varphi(c))$ of all children c of the beams v."""
-        if self.drawn is None:
-            return log_probs
-        t = state.symbols.shape[-1]
-        child = self.drawn.symbols[..., t].unsqueeze(-2).expand_as(state.shared)
-        log_rest = self.drawn.log_rest[..., t + 1].unsqueeze(-2)
-        log_rest = torch.where(state.shared, log_rest, 0.0)
-        fraction = torch.zeros_like(log_probs).scatter_reduce(-1, child, log_rest, "amin")
-        return log_probs + fraction
-
-
-def _rows(parents: Tensor, like: Tensor) -> Tensor:
-    return parents.unsqueeze(-1).expand(*parents.shape, like.shape[-1])
-
-
-def _keep(state: Beams[State], parents: Tensor, symbols: Tensor) -> Kept:
-    n = state.log_probs.shape[-1]
-    index = parents * n + symbols
-    log_p = state.log_probs.flatten(-2).gather(-1, index)
-    others = state.log_left.flatten(-2).scatter(-1, index, -torch.inf).unflatten(-1, (-1, n))
-    return Kept(parents, log_p, others.logsumexp(-1))
-
-
-def _log_rest(step: Kept, below: Tensor) -> Tensor:
-    """Return the log of the fraction left of the beams, from the fraction left of the children they kept."""
-    # Impossible children fill up the beams where there are too few; a model may say NaN of these.
-    log_left = torch.where(step.log_p == -torch.inf, -torch.inf, step.log_p + below)
-    beams = torch.arange(step.log_others.shape[-1], device=below.device).unsqueeze(-1)
-    own = step.parents.unsqueeze(-2) == beams
-    inside = torch.where(own, log_left.unsqueeze(-2), -torch.inf).logsumexp(-1)
-    return torch.logaddexp(step.log_others, inside)
+from swor.samplers._beams import search_beams
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
+from swor.samplers.sequence_model import SequenceModel, State, extend, log_prob, repeat_end
+from swor.types import Sample
 
 
 class DistinctSequences(Generic[State]):
@@ -228,7 +83,7 @@ class DistinctSequences(Generic[State]):
         self._check_enough(n, self.log_rest.unsqueeze(-1))
         remaining = Remaining(self.model, self._drawn)
         try:
-            found = search(remaining, n, generator=self.generator)
+            found = search_beams(remaining, n, generator=self.generator)
         except ValueError as error:
             error.add_note(f"The {self.k} sequences that were drawn before do not count.")
             raise
@@ -248,13 +103,7 @@ class DistinctSequences(Generic[State]):
             self._kappa = threshold(self._log_p, self.log_rest, self.generator)
         value = self._drawn.symbols
         log_p = log_prob(self.model, value) if torch.is_grad_enabled() else self._log_p
-        return Sample(
-            value=value,
-            log_p=log_p,
-            log_rest=self.log_rest.to(log_p.dtype),
-            kappa=self._kappa.to(log_p.dtype),
-            scheme=Scheme.WITHOUT_REPLACEMENT,
-        )
+        return to_sample(DistinctValues(value, self._log_p, self.log_rest, self._kappa), log_p)
 
     def _add(self, new: Drawn, log_p: Tensor) -> None:
         if self._drawn is not None:
@@ -272,3 +121,145 @@ class DistinctSequences(Generic[State]):
                 f"n is {n}, but an element of the batch has only {left} sequences of positive "
                 f"probability besides the {self.k} that were drawn before; expected n <= {left}."
             )
+
+
+class Drawn(NamedTuple):
+    """The sequences that were drawn, in order."""
+
+    symbols: Tensor  # (*batch, k, length)
+    log_rest: Tensor  # (*batch, k, length + 1): log of the fraction left of a prefix of t symbols
+
+    def with_more(self, new: Drawn) -> Drawn:
+        """Return these and more sequences, which reduce the mass left at the prefixes that they share."""
+        equal = self.symbols.unsqueeze(-2) == new.symbols.unsqueeze(-3)
+        shared = torch.cat([torch.ones_like(equal[..., :1]), equal], dim=-1).cumprod(-1).bool()
+        left = torch.where(shared, new.log_rest.unsqueeze(-3), torch.inf).amin(-2)
+        log_rest = torch.minimum(self.log_rest, left)
+        return Drawn(
+            torch.cat([self.symbols, new.symbols], dim=-2),
+            torch.cat([log_rest, new.log_rest], dim=-2),
+        )
+
+
+class KeptChildren(NamedTuple):
+    """The children that a step of the search kept."""
+
+    parents: Tensor  # (*batch, kept), the beams that they are children of
+    log_p: Tensor  # (*batch, kept), given their parents
+    log_others: Tensor  # (*batch, beams), log of the fraction left in the children not kept
+
+
+class Search(NamedTuple, Generic[State]):
+    """The state of a search over the remaining sequences."""
+
+    inner: State  # the state of the model
+    symbols: Tensor  # (*batch, beams, t)
+    shared: Tensor  # (*batch, beams, k), the sequences drawn before that begin with these symbols
+    log_probs: Tensor  # of the next symbol, (*batch, beams, n)
+    log_left: Tensor  # log of the fraction left in it, (*batch, beams, n)
+    past: tuple[KeptChildren, ...]
+
+
+class Remaining(Generic[State]):
+    """The sequences of a model that were not drawn, as a :class:`swor.SequenceModel`.
+
+    Args:
+        model: the model.
+        drawn: the sequences to leave out; None if there are none.
+    """
+
+    def __init__(self, model: SequenceModel[State], drawn: Drawn | None) -> None:
+        self.model, self.drawn = model, drawn
+        self.length, self.end = model.length, model.end
+        self.last: Search[State] | None = None  # the state at the last step
+
+    def start(self) -> Search[State]:
+        """Return the state of one empty sequence per element of the batch."""
+        nothing = torch.empty(0)
+        return Search(self.model.start(), nothing, nothing, nothing, nothing, ())
+
+    def step(self, state: Search[State]) -> tuple[Tensor, Search[State]]:
+        """Return log-probabilities of the next symbol, given that the sequence was not drawn before."""
+        log_probs, inner = self.model.step(state.inner)
+        log_probs = log_probs.to(working_dtype(log_probs.dtype))
+        if state.past:
+            log_probs = log_probs.expand(*state.symbols.shape[:-1], log_probs.shape[-1])
+            log_probs = repeat_end(log_probs, state.symbols[..., -1], self.end)
+        else:
+            state = self._root(state, log_probs)
+        log_left = self._log_left(state, log_probs)
+        self.last = state._replace(inner=inner, log_probs=log_probs, log_left=log_left)
+        log_total = log_left.logsumexp(-1, keepdim=True)  # −inf where every continuation was drawn
+        return log_left - log_total.masked_fill(log_total == -torch.inf, 0.0), self.last
+
+    def select(self, state: Search[State], parents: Tensor, symbols: Tensor) -> Search[State]:
+        """Return the state of the selected beams, each extended by its symbol."""
+        rows = parents.unsqueeze(-1).expand(*parents.shape, state.shared.shape[-1])
+        shared = state.shared.gather(-2, rows)
+        if self.drawn is not None:
+            next_symbol = self.drawn.symbols[..., state.symbols.shape[-1]]
+            shared = shared & (next_symbol.unsqueeze(-2) == symbols.unsqueeze(-1))
+        return state._replace(
+            inner=self.model.select(state.inner, parents, symbols),
+            symbols=extend(state.symbols, parents, symbols),
+            shared=shared,
+            past=(*state.past, _kept_children(state, parents, symbols)),
+        )
+
+    def found(self, value: Tensor) -> Drawn:
+        """Return the sequences that a search has found, with the mass that they leave at their prefixes.
+
+        Args:
+            value: the result of the search, (*batch, k, length).
+        """
+        if self.last is None:
+            raise RuntimeError("found was called before a search")
+        t = self.last.symbols.shape[-1]  # a search makes no selection after its last step
+        same = value[..., :t].unsqueeze(-2) == self.last.symbols.unsqueeze(-3)
+        parents = same.all(-1).to(torch.uint8).argmax(-1)
+        past = (*self.last.past, _kept_children(self.last, parents, value[..., t]))
+        nothing = torch.full_like(past[-1].log_p, -torch.inf)
+        log_rest = [nothing] * (self.length - t)  # of a sequence as a whole, and of its padding
+        lane = torch.arange(value.shape[-2], device=value.device).expand_as(parents)
+        below = nothing
+        for step in reversed(past):
+            below, lane = _log_rest(step, below), step.parents.gather(-1, lane)
+            log_rest.insert(0, below.gather(-1, lane))
+        return Drawn(value, torch.stack(log_rest, dim=-1))
+
+    def _root(self, state: Search[State], log_probs: Tensor) -> Search[State]:
+        lead, device = log_probs.shape[:-1], log_probs.device
+        count = 0 if self.drawn is None else self.drawn.symbols.shape[-2]
+        return state._replace(
+            symbols=torch.empty((*lead, 0), dtype=torch.long, device=device),
+            shared=torch.ones((*lead, count), dtype=torch.bool, device=device),
+        )
+
+    def _log_left(self, state: Search[State], log_probs: Tensor) -> Tensor:
+        r"""Return $\log p(c \mid v) + \log(1 - \varphi(c))$ of all children c of the beams v."""
+        if self.drawn is None:
+            return log_probs
+        t = state.symbols.shape[-1]
+        child = self.drawn.symbols[..., t].unsqueeze(-2).expand_as(state.shared)
+        log_rest = self.drawn.log_rest[..., t + 1].unsqueeze(-2)
+        log_rest = torch.where(state.shared, log_rest, 0.0)
+        fraction = torch.zeros_like(log_probs).scatter_reduce(-1, child, log_rest, "amin")
+        return log_probs + fraction
+
+
+def _kept_children(state: Search[State], parents: Tensor, symbols: Tensor) -> KeptChildren:
+    n = state.log_probs.shape[-1]
+    index = parents * n + symbols
+    log_p = state.log_probs.flatten(-2).gather(-1, index)
+    others = state.log_left.flatten(-2).scatter(-1, index, -torch.inf).unflatten(-1, (-1, n))
+    return KeptChildren(parents, log_p, others.logsumexp(-1))
+
+
+def _log_rest(step: KeptChildren, below: Tensor) -> Tensor:
+    """Return the log of the fraction left of the beams, from the fraction left of the children they kept."""
+    # Impossible children fill up the beams where there are too few; a model may say NaN of these.
+    log_left = torch.where(step.log_p == -torch.inf, -torch.inf, step.log_p + below)
+    beams = torch.arange(step.log_others.shape[-1], device=below.device).unsqueeze(-1)
+    own = step.parents.unsqueeze(-2) == beams
+    inside = torch.where(own, log_left.unsqueeze(-2), -torch.inf).logsumexp(-1)
+    return torch.logaddexp(step.log_others, inside)

@@ -10,13 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributions import (
-    Bernoulli,
-    Categorical,
-    Distribution,
-    Independent,
-    OneHotCategorical,
-)
+from torch.distributions import Bernoulli, Categorical, Distribution, Independent, OneHotCategorical
 
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
 from swor.samplers.products import Encoding, Factorized
@@ -145,7 +139,7 @@ class CategoricalSampler(Protocol):
 
 
 class DistributionSampler(NamedTuple):
-    """How a scheme draws a sample from a distribution.
+    """The sampler of a scheme.
 
     Attributes:
         draw: from a distribution, k and a generator to a sample.
@@ -188,17 +182,13 @@ def sample_domain(
     return replace(drawn, value=torch.take_along_dim(domain.value, index, axis))
 
 
-def _independent(dist: Distribution, k: int, generator: torch.Generator | None) -> Sample:
-    return sample(dist, k, replacement=True, generator=generator)
-
-
-def _distinct(dist: Distribution, k: int, generator: torch.Generator | None) -> Sample:
-    return sample(dist, k, generator=generator)
-
-
 SAMPLERS = {
-    Scheme.WITHOUT_REPLACEMENT: DistributionSampler(_distinct, distinct=True),
-    Scheme.WITH_REPLACEMENT: DistributionSampler(_independent),
+    Scheme.WITHOUT_REPLACEMENT: DistributionSampler(
+        lambda dist, k, generator: sample(dist, k, generator=generator), distinct=True
+    ),
+    Scheme.WITH_REPLACEMENT: DistributionSampler(
+        lambda dist, k, generator: sample(dist, k, replacement=True, generator=generator)
+    ),
     Scheme.TOP_K_AND_SAMPLE: DistributionSampler(
         partial(sample_domain, top_k_and_sample), distinct=True, lists_domain=True
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
@@ -14,62 +13,10 @@ from torch.nn.utils.rnn import pad_sequence
 from swor._checks import check_count
 from swor.math._logspace import working_dtype
 from swor.math._murthy import murthy
-from swor.samplers._distinct import threshold
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
 from swor.samplers._tree import Node, Walk
-from swor.types import Sample, Scheme
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits at which drawing stops; the first that is reached counts, and None means no limit.
-
-    Attributes:
-        coverage: the probability mass of all draws.
-        standard_error: of the estimated expected cost.
-        at_least: the number of runs before a standard error is computed.
-        at_most: the number of runs.
-    """
-
-    coverage: float | None
-    standard_error: float | None
-    at_least: int
-    at_most: int | None
-
-    def __post_init__(self) -> None:
-        if self.coverage is None and self.standard_error is None and self.at_most is None:
-            raise ValueError(
-                "draw_until was given no limit; expected coverage, standard_error or at_most."
-            )
-        if self.coverage is not None and not 0.0 < self.coverage <= 1.0:
-            raise ValueError(
-                f"coverage is {self.coverage}; expected a probability mass, above 0 and at most 1."
-            )
-        if self.standard_error is not None and not self.standard_error > 0.0:
-            raise ValueError(f"standard_error is {self.standard_error}; expected more than 0.")
-        check_count("at_least", self.at_least)
-        if self.at_least < 2:
-            raise ValueError("at_least is 1; expected 2 or more runs, to tell a standard error.")
-        if self.at_most is not None:
-            check_count("at_most", self.at_most)
-
-    def allow(self, k: int, log_rest: float) -> bool:
-        """Return whether to continue, given the number of runs and the log of the mass that is left.
-
-        The result is False if no mass is left.
-        """
-        if self.at_most is not None and k >= self.at_most:
-            return False
-        if self.coverage is None or self.coverage == 1.0:
-            return log_rest > -math.inf
-        return log_rest > math.log1p(-self.coverage)
-
-    def next_check(self, k: int) -> int:
-        """Return the number of runs at which to compute the next standard error.
-
-        Its computation takes a time that is quadratic in the number of runs, so the interval grows with it.
-        """
-        return k + 1 + k // 16
-
+from swor.types import Sample
 
 Choose = Callable[[Tensor], int]  # from log-probabilities (n,) to the index of an option
 Result = TypeVar("Result")
@@ -98,7 +45,7 @@ class DistinctRuns(Generic[Result]):
         generator: the source of randomness, on the CPU.
 
     Attributes:
-        results: what the program returned, in the order of the runs.
+        results: the results of the program, in the order of the runs.
 
     >>> import swor
     >>> coin = torch.tensor([0.5, 0.5]).log()
@@ -173,7 +120,7 @@ class DistinctRuns(Generic[Result]):
     ) -> None:
         r"""Run the program until the first of these limits is reached, or it has no more runs.
 
-        A limit that depends on what was drawn makes the number of runs random, and then
+        A limit that depends on the draws makes the number of runs random, and then
         :func:`swor.unordered_set` is not exactly unbiased. With ``extra`` runs, which the limits do not
         look at, ``swor.sum_and_sample(runs.sample(), m=extra)`` is, in value and in gradient.
 
@@ -186,22 +133,23 @@ class DistinctRuns(Generic[Result]):
             at_most: the number of runs in all.
             extra: the number of runs that follow when a limit is reached, or as many as there are.
         """
-        limits = Limits(coverage, standard_error, at_least, at_most)
+        _check_limits(coverage, standard_error, at_least, at_most)
         if extra:
             check_count("extra", extra)
+        log_enough = -math.inf if coverage in (None, 1.0) else math.log1p(-coverage)
         check_at = at_least
-        while limits.allow(self.k, self.log_rest):
+        while self.log_rest > log_enough and (at_most is None or self.k < at_most):
             if standard_error is not None and self.k >= check_at:
                 if self.standard_error() <= standard_error:
                     break
-                check_at = limits.next_check(self.k)
+                check_at = self.k + 1 + self.k // 16  # the time of a check is quadratic in k
             self._run()
         for _ in range(extra):
             if not self.exhausted:
                 self._run()
 
     def sample(self) -> Sample:
-        """All runs so far, in the order drawn.
+        """Return all runs so far, in the order drawn.
 
         Returns:
             A sample whose ``value`` (k, choices) has the indices of the choices of every run, followed
@@ -212,24 +160,18 @@ class DistinctRuns(Generic[Result]):
             log_p, log_rest = self._masses()
             kappa = threshold(log_p.detach().cpu(), log_rest.cpu(), self.generator)
             value = pad_sequence(self._paths, batch_first=True, padding_value=PADDING)
-            self._sample = Sample(
-                value=value.to(log_p.device),
-                log_p=log_p,
-                log_rest=log_rest,
-                kappa=kappa.to(log_p.device),
-                scheme=Scheme.WITHOUT_REPLACEMENT,
-            )
+            self._sample = to_sample(DistinctValues(value, log_p, log_rest, kappa), log_p)
         return self._sample
 
     def costs(self) -> Tensor:
-        """The cost of every run, (k,); it carries gradient where the results of the program do."""
+        """Return the cost of every run, (k,); it carries gradient where the results of the program do."""
         log_p, _ = self._masses()
         for result in self.results[len(self._costs) :]:
             self._costs.append(_number(result if self.cost is None else self.cost(result), log_p))
         return torch.stack(self._costs)
 
     def standard_error(self) -> float:
-        """The estimated standard error of the unordered set estimate of the expected cost; k ≥ 2."""
+        """Return the estimated standard error of the unordered set estimate of the expected cost; k ≥ 2."""
         log_p, log_rest = self._masses()
         if self.k < 2:
             raise ValueError("there is one run; expected at least two to estimate an error.")
@@ -245,7 +187,7 @@ class DistinctRuns(Generic[Result]):
         self._sample = None
 
     def _masses(self) -> tuple[Tensor, Tensor]:
-        """Log-probabilities, (k,), and log_rest, of the same dtype and device."""
+        """Return log-probabilities, (k,), and log_rest, of the same dtype and device."""
         if not self.results:
             raise ValueError("there is no run yet; expected at least one. Call draw first.")
         log_p = torch.stack(self._log_p)
@@ -253,14 +195,14 @@ class DistinctRuns(Generic[Result]):
 
 
 def _total(log_p: list[Tensor]) -> Tensor:
-    """Log-probability of a run; 0 if it made no choice."""
+    """Return the log-probability of a run; 0 if it made no choice."""
     if not log_p:
         return torch.zeros(())
     return torch.stack([x.to(working_dtype(x.dtype)) for x in log_p]).sum()
 
 
 def _number(cost: object, like: Tensor) -> Tensor:
-    """A cost, (), of the dtype and device of the log-probabilities."""
+    """Return a cost, (), of the dtype and device of the log-probabilities."""
     if isinstance(cost, Tensor) and cost.numel() == 1:
         return cost.to(like).reshape(())
     if isinstance(cost, int | float):
@@ -269,3 +211,25 @@ def _number(cost: object, like: Tensor) -> Tensor:
         f"the cost of a run is {cost!r}; expected a number, or a tensor of one. Return it from the "
         "program, or give DistinctRuns a function cost from a result to a number."
     )
+
+
+def _check_limits(
+    coverage: float | None, standard_error: float | None, at_least: int, at_most: int | None
+) -> None:
+    if coverage is None and standard_error is None and at_most is None:
+        raise ValueError(
+            "draw_until was given no limit; expected coverage, standard_error or at_most."
+        )
+    if coverage is not None and not 0.0 < coverage <= 1.0:
+        raise ValueError(
+            f"coverage is {coverage}; expected a probability mass, above 0 and at most 1."
+        )
+    if standard_error is not None and not standard_error > 0.0:
+        raise ValueError(f"standard_error is {standard_error}; expected more than 0.")
+    check_count("at_least", at_least)
+    if at_least < 2:
+        raise ValueError(
+            "at_least is 1; expected 2 or more, because one run has no standard error."
+        )
+    if at_most is not None:
+        check_count("at_most", at_most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeGuard, TypeVar
 
 import torch
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from swor._checks import may_inspect
-from swor.samplers._race import DistinctValues, force_symbol
+from swor.samplers._tables import DistinctValues, force_symbol
 
 State = TypeVar("State")
 
@@ -17,7 +18,7 @@ State = TypeVar("State")
 class SequenceModel(Protocol[State]):
     """The protocol of a distribution over sequences, which a search extends symbol by symbol.
 
-    A state holds what the model has computed for a number of beams per element of the batch; at the start
+    A state holds the results of the model for a number of beams per element of the batch; at the start
     there is one beam. A model may also have a method ``log_prob(value)`` that maps sequences
     (*batch, k, length) to log-probabilities (*batch, k), with gradient, in one pass. Without it, they are
     computed by stepping through the sequences again.
@@ -66,16 +67,12 @@ class SequenceModel(Protocol[State]):
         ...
 
 
-class ScoresWholeSequences(Protocol):
-    """A model that computes the log-probabilities of whole sequences in one pass."""
+class DrawsWholeSequences(Protocol):
+    """A model that draws whole sequences in one call, independent or distinct."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Map sequences (*batch, k, length) to log-probabilities (*batch, k), with gradient."""
         ...
-
-
-class DrawsWholeSequences(ScoresWholeSequences, Protocol):
-    """A model that draws whole sequences in one call, independent or distinct."""
 
     def independent(self, k: int, generator: torch.Generator | None) -> Tensor:
         """Draw k independent sequences, (*batch, k, length)."""
@@ -86,13 +83,8 @@ class DrawsWholeSequences(ScoresWholeSequences, Protocol):
         ...
 
 
-def scores_whole_sequences(model: object) -> TypeGuard[ScoresWholeSequences]:
-    """Return whether a model has the method of the protocol; isinstance would take longer than a sample."""
-    return hasattr(model, "log_prob")
-
-
 def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
-    """Return whether a model has the methods of the protocol."""
+    """Return whether a model has the methods of the protocol; isinstance would take longer than a sample."""
     return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
 
 
@@ -106,8 +98,9 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     Returns:
         (*batch, k)
     """
-    if scores_whole_sequences(model):
-        return model.log_prob(value)
+    in_one_pass: Callable[[Tensor], Tensor] | None = getattr(model, "log_prob", None)
+    if in_one_pass is not None:
+        return in_one_pass(value)
     state = model.start()
     total = torch.zeros(())
     for t in range(value.shape[-1]):
@@ -126,6 +119,12 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
 def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:
     """Make sequences that have ended repeat the end symbol."""
     return log_probs if end is None else force_symbol(log_probs, last == end, end)
+
+
+def extend(history: Tensor, parents: Tensor, symbols: Tensor) -> Tensor:
+    """Return the histories (*batch, beams, t) of the selected beams, each with one more symbol."""
+    rows = parents.unsqueeze(-1).expand(*parents.shape, history.shape[-1])
+    return torch.cat([history.gather(-2, rows), symbols.unsqueeze(-1)], dim=-1)
 
 
 def fill(symbols: Tensor, model: SequenceModel[State]) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from swor._checks import check_k, check_normalized, check_possible, may_validate
-from swor.samplers._beams import search
-from swor.samplers._distinct import independent
-from swor.samplers._race import DistinctValues
+from swor.samplers._beams import search_beams
+from swor.samplers._distinct import independent, to_sample
+from swor.samplers._tables import DistinctValues
 from swor.samplers.sequence_model import (
     SequenceModel,
     State,
@@ -55,8 +57,8 @@ def stochastic_beam_search(
         if draws_whole_sequences(model):  # and checks them itself
             found, checked = model.distinct(k, generator), True
         else:
-            found, checked = search(model, k, generator=generator), False
-    return _to_sample(model, found, Scheme.WITHOUT_REPLACEMENT, checked=checked)
+            found, checked = search_beams(model, k, generator=generator), False
+    return to_sample(found, _log_p(model, found, checked=checked))
 
 
 def beam_search(model: SequenceModel[State], k: int) -> Sample:
@@ -78,25 +80,9 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
             [0, 0]])
     """
     with torch.no_grad():
-        found = search(model, k, stochastic=False)
-    return _to_sample(model, found, Scheme.BEAM_SEARCH)
-
-
-def _to_sample(
-    model: SequenceModel[State], found: DistinctValues, scheme: Scheme, *, checked: bool = False
-) -> Sample:
-    if not checked:
-        check_possible(found.log_p, "sequences")  # before the model scores impossible ones
-    log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
-    if not checked:
-        check_normalized(found.total(), log_p.dtype, steps=model.length)
-    return Sample(
-        value=found.value,
-        log_p=log_p,
-        log_rest=found.log_rest.to(log_p.dtype),
-        kappa=found.kappa.to(log_p.dtype) if scheme == Scheme.WITHOUT_REPLACEMENT else None,
-        scheme=scheme,
-    )
+        found = search_beams(model, k, stochastic=False)
+    sample = to_sample(found, _log_p(model, found))
+    return replace(sample, kappa=None, scheme=Scheme.BEAM_SEARCH)
 
 
 def ancestral_sample(
@@ -130,6 +116,16 @@ def ancestral_sample(
     if torch.is_grad_enabled():
         log_p = log_prob(model, value)
     return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
+
+
+def _log_p(model: SequenceModel[State], found: DistinctValues, *, checked: bool = False) -> Tensor:
+    """Check sequences, and return their log-probabilities, with gradient if gradients are enabled."""
+    if not checked:
+        check_possible(found.log_p, "sequences")  # before the model scores impossible ones
+    log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
+    if not checked:
+        check_normalized(found.total(), log_p.dtype, steps=model.length)
+    return log_p
 
 
 @torch.no_grad()

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from swor._checks import check_k, check_possible, may_validate
 from swor.math._logspace import working_dtype
+from swor.samplers._distinct import to_sample
 from swor.samplers._race import top_k_outcomes
-from swor.types import Sample, Scheme
+from swor.samplers._tables import DistinctValues
+from swor.types import Sample
 
 
 def gumbel_top_k_sharded(
@@ -79,13 +81,8 @@ def gumbel_top_k_sharded(
     )
     own = full.gather(-1, torch.where(found.rank == rank, found.place, 0)).double()
     log_p = torch.where(found.rank == rank, own, found.logit) - masses.logsumexp(-1, keepdim=True)
-    return Sample(
-        value=found.value,
-        log_p=log_p.to(logits.dtype),
-        log_rest=found.log_rest.to(logits.dtype),
-        kappa=found.kappa.to(logits.dtype),
-        scheme=Scheme.WITHOUT_REPLACEMENT,
-    )
+    values = DistinctValues(found.value, log_p.detach(), found.log_rest, found.kappa)
+    return to_sample(values, log_p.to(logits.dtype))
 
 
 def shard_generator(

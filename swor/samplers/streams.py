@@ -12,8 +12,9 @@ from torch import Tensor
 
 from swor._checks import TOLERANCE, check_count, check_k
 from swor.math._logspace import log1mexp, working_dtype
-from swor.samplers._distinct import threshold
-from swor.types import Sample, Scheme
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
+from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
@@ -39,7 +40,7 @@ def distinct_from_stream(
             drawn, after any temperature or truncation. The stream must last until k outcomes are distinct.
         k: the number of distinct outcomes.
         max_draws: the largest number of draws. If it is reached, there are fewer than k outcomes and a
-            warning. Such a limit biases every estimate, because reaching it depends on what was drawn.
+            warning. Such a limit biases every estimate, because reaching it depends on the draws.
         generator: the source of randomness of ``kappa``, on the CPU.
 
     Returns:
@@ -66,7 +67,7 @@ def distinct_from_stream(
         if len(log_p) == k or position + 1 == max_draws:
             break
     _check_enough(len(log_p), k, max_draws)
-    return list(first), _to_sample(list(first.values()), log_p, generator)
+    return list(first), _sample_of(list(first.values()), log_p, generator)
 
 
 def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
@@ -104,23 +105,17 @@ def _check_enough(found: int, k: int, max_draws: int | None) -> None:
         )
     warnings.warn(
         f"the {max_draws} draws that max_draws allows gave only {found} of {k} distinct outcomes. "
-        "Estimates are biased, since the size of the sample depends on what was drawn. Raise "
+        "Estimates are biased, since the size of the sample depends on the draws. Raise "
         "max_draws, or lower k.",
         stacklevel=3,
     )
 
 
-def _to_sample(
+def _sample_of(
     position: list[int], log_p: list[Tensor], generator: torch.Generator | None
 ) -> Sample:
     together = torch.stack(log_p)
     exact = together.detach().to("cpu", torch.float64)
     log_rest = log1mexp(exact.logsumexp(0).clamp(max=0.0))
     kappa = threshold(exact, log_rest, generator)
-    return Sample(
-        value=torch.tensor(position, device=together.device),
-        log_p=together,
-        log_rest=log_rest.to(together),
-        kappa=kappa.to(together),
-        scheme=Scheme.WITHOUT_REPLACEMENT,
-    )
+    return to_sample(DistinctValues(torch.tensor(position), exact, log_rest, kappa), together)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import runpy
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import torch
@@ -115,13 +113,6 @@ def test_comparison_as_text_table_frame_and_plot() -> None:
     assert frame["log_variance"].dtype.kind == "f"
     ax = r.plot(Figure().subplots())
     assert [t.get_text() for t in ax.get_yticklabels()].count("risk") == 1
-
-
-@pytest.mark.slow
-def test_the_example_recommends(capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(__file__).parents[2] / "examples" / "compare_estimators.py"
-    runpy.run_path(str(path), run_name="__main__")
-    assert "Use unordered_set with k = 8" in capsys.readouterr().out
 
 
 def test_estimators_that_list_the_domain_are_left_out_where_it_is_too_large() -> None:

@@ -12,7 +12,7 @@ from itertools import permutations, product
 
 import pytest
 import torch
-from pages import DOCS, run_code
+from documentation import DOCS, run_code
 from problems import seeded
 from torch import Tensor, nn
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "train_on_ranks.py"
+SCRIPT = Path(__file__).parents[1] / "helpers" / "train_on_ranks.py"
 COMMAND = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 
 pytestmark = pytest.mark.slow

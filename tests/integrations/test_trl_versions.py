@@ -11,10 +11,6 @@ from swor.integrations.trl import _compatibility as compatibility
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def test_this_version_has_what_is_called():
-    compatibility.check_methods()
-
-
 def test_a_method_with_other_arguments(monkeypatch):
     def _generate_single_turn(self, prompts):
         """As in versions before 0.29."""

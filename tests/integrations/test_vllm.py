@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tables
+import tabular_language_model as table
 import torch
 from problems import chi_square, seeded
 
@@ -79,7 +79,7 @@ def law(which, temperature=1.0, top_k=SYMBOLS, ends=(END,)):
     def of(tokens):
         return tiny()(torch.tensor([PROMPTS[which] + tokens]), use_cache=False).logits[0, -1]
 
-    return tables.completions(temperature, top_k, of, SYMBOLS, LENGTH, ends)
+    return table.completions(temperature, top_k, of, SYMBOLS, LENGTH, ends)
 
 
 def unpadded(row, ends=(END,)):
@@ -273,7 +273,7 @@ class Batch:
         return LogitsProcRequestState(
             device=torch.device("cpu"),
             max_num_reqs=4,
-            vocab_size=tables.SYMBOLS,
+            vocab_size=table.SYMBOLS,
             all_token_ids=None,
             prompt_len=self.prompt_len,
             prefill_len=None,
@@ -299,10 +299,10 @@ class Batch:
 def test_the_interface_of_model_runner_v2():
     from vllm import SamplingParams
 
+    from swor.integrations.vllm._processor import DistinctProcessor
     from swor.integrations.vllm._trees import TREES
-    from swor.integrations.vllm.processor import DistinctProcessor
 
-    expected, generator, drawn = tables.completions(), seeded(), []
+    expected, generator, drawn = table.completions(), seeded(), []
     for i in range(len(expected)):
         batch = Batch({3: [2, 1], 1: [3]})
         processor = DistinctProcessor(None, batch.states())
@@ -310,9 +310,9 @@ def test_the_interface_of_model_runner_v2():
         assert processor.add_request(3, SamplingParams(extra_args=extra))
         assert not processor.add_request(1, SamplingParams())
         completion = []
-        while len(completion) < tables.LENGTH and completion[-1:] != [tables.END]:
+        while len(completion) < table.LENGTH and completion[-1:] != [table.END]:
             slots = [1, 3] if len(completion) % 2 else [3, 1]
-            rows = torch.stack([tables.logits(completion)] * 2)
+            rows = torch.stack([table.logits(completion)] * 2)
             processed = processor.apply(rows.clone(), batch.context(slots))
             assert torch.equal(processed[slots.index(1)], rows[0])
             token = processed[slots.index(3)].softmax(-1).multinomial(1, generator=generator)

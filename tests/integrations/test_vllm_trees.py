@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from problems import chi_square, seeded
-from tables import END, LENGTH, SYMBOLS, completions, logits
+from tabular_language_model import END, LENGTH, SYMBOLS, completions, logits
 
 import swor
 from swor.integrations.vllm import ENGINE, DistinctCompletions

@@ -8,7 +8,7 @@ import pytest
 import torch
 from problems import log_probabilities, seeded
 from torch.distributions import Bernoulli, Categorical, Independent, OneHotCategorical
-from two_levels import two_levels
+from two_level_sequences import two_levels
 
 import swor
 

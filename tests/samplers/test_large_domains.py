@@ -12,8 +12,7 @@ from sampling_laws import draw_by
 from torch.profiler import ProfilerActivity, profile
 
 import swor
-from swor.samplers import _distinct as outcomes
-from swor.samplers import _race as tree_race
+from swor.samplers import _distinct, _race, _tables
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
@@ -35,8 +34,8 @@ def test_temporaries_are_a_fraction_of_the_log_probabilities(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_probs = log_probabilities(*shape, dtype=torch.float32).requires_grad_()
-    monkeypatch.setattr(tree_race, "CHUNK", log_probs.numel() // 16)
-    monkeypatch.setattr(outcomes, "LARGEST_TABLE", log_probs.numel() - 1)
+    monkeypatch.setattr(_tables, "LARGEST_TEMPORARY", log_probs.numel() // 16)
+    monkeypatch.setattr(_distinct, "LARGEST_TABLE", log_probs.numel() - 1)
     swor.gumbel_top_k(log_probs, 3)
     size = log_probs.numel() * log_probs.element_size()
     assert peak_bytes(lambda: swor.gumbel_top_k(log_probs, 3)) < size / 2
@@ -67,13 +66,13 @@ def test_masses_of_blocks_are_the_same_in_chunks(
 ) -> None:
     log_probs = log_probabilities(*batch, n, scale=5.0)
     log_probs[..., ::8] = -torch.inf
-    whole = tree_race.block_masses(log_probs, 8)
+    whole = _tables.block_masses(log_probs, 8)
     assert whole.shape[-1] == -(-n // 8)
     torch.testing.assert_close(whole.logsumexp(-1), log_probs.logsumexp(-1))
     first = log_probs[..., torch.arange(8) * (n // 8)].logsumexp(-1)
     torch.testing.assert_close(whole[..., 0], first)
-    monkeypatch.setattr(tree_race, "CHUNK", 1)
-    torch.testing.assert_close(tree_race.block_masses(log_probs, 8), whole)
+    monkeypatch.setattr(_tables, "LARGEST_TEMPORARY", 1)
+    torch.testing.assert_close(_tables.block_masses(log_probs, 8), whole)
 
 
 def test_a_last_block_that_is_not_full_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +86,9 @@ def test_a_last_block_that_is_not_full_has_its_share(monkeypatch: pytest.MonkeyP
 
 
 def test_winners_of_a_race_are_ahead_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_race, "SMALL", 1)
+    monkeypatch.setattr(_race, "LARGEST_WITHOUT_BLOCKS", 1)
     log_probs = log_probabilities(20_000, 50)
-    found = tree_race.top_k_outcomes(log_probs, 3, seeded())
+    found = _race.top_k_outcomes(log_probs, 3, seeded())
     times = torch.cat([found.g, found.kappa.unsqueeze(-1)], dim=-1)
     assert (times.diff(dim=-1) < 0).all()
     first = torch.exp(-found.g[:, 0])  # the minimum of the race of all: exponential, rate 1

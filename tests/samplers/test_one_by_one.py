@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import pytest
@@ -40,15 +39,6 @@ def test_what_is_not_drawn_makes_up_the_rest(n, k):
     outside = log_probs.scatter(-1, found.value, -torch.inf).logsumexp(-1)
     assert torch.allclose(found.log_rest, outside, rtol=0, atol=1e-12)
     assert (found.kappa == -torch.inf).all() if k == n else found.kappa.isfinite().all()
-
-
-def test_kappa_has_the_law_of_the_next_in_the_race():
-    log_probs = log_probabilities(27, scale=0.7)
-    found = draw_one_by_one(log_probs.expand(DRAWS, 27), 2, seeded())
-    expected = (1 - 1 / torch.expm1(found.log_p[:, 0]) + 1 / found.log_rest.exp()).mean()
-    times = torch.exp(-found.kappa)
-    z = (times.mean() - expected) / (times.std() / math.sqrt(DRAWS))
-    assert abs(z) < 4
 
 
 def test_impossible_outcomes_have_no_mass():

@@ -12,7 +12,7 @@ from sampling_laws import DRAWS, check_order_and_sets
 
 import swor
 from swor.samplers import products
-from swor.samplers._beams import search
+from swor.samplers._beams import search_beams
 
 
 @pytest.mark.parametrize("way", ["_from_table", "_from_stream", "_from_search"])
@@ -40,7 +40,7 @@ def test_a_stream_goes_on_where_its_draws_repeat():
 def test_mass_outside_a_sample_of_a_product_does_not_cancel():
     log_probs = (torch.tensor([[0.0, -30.0], [0.0, -35.0], [0.0, -60.0]]).double()).log_softmax(-1)
     value = torch.tensor([[[0, 0, 0], [1, 0, 0]]])
-    outside = products.log_mass_outside(log_probs[None], value)
+    outside = products.log_mass_outside_product(log_probs[None], value)
     expected = [x for x in product(range(2), repeat=3) if list(x) not in value[0].tolist()]
     exact = swor.Factorized(log_probs).log_prob(torch.tensor(expected)).logsumexp(-1)
     assert torch.allclose(outside, exact, rtol=1e-12)
@@ -56,7 +56,7 @@ def test_twenty_variables_of_ten_categories():
 
 def test_a_search_over_many_categories_that_all_beams_share():
     log_probs = log_probabilities(2, 3, 300, scale=2.0)
-    found = search(swor.Factorized(log_probs), 5, generator=seeded())
+    found = search_beams(swor.Factorized(log_probs), 5, generator=seeded())
     drawn = {tuple(x) for x in found.value[0].tolist()}
     assert len(drawn) == 5
     log_p = log_probs.gather(-1, found.value.mT).sum(-2)

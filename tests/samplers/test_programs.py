@@ -9,11 +9,11 @@ from itertools import permutations, product
 import pytest
 import torch
 from problems import chi_square, log_probabilities, seeded
-from scripted import outcomes
+from scripted_picks import outcomes
 
 import swor
 
-PICK = "swor.samplers._tree.pick"
+PICK = "swor.samplers._tree.pick_child"
 ROOT = log_probabilities(3, seed=1)
 SECOND = log_probabilities(2, seed=3)
 THIRD = log_probabilities(2, seed=4)

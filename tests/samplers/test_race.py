@@ -10,16 +10,17 @@ from problems import log_probabilities, seeded
 from sampling_laws import DRAWS, WAYS, draw_by
 
 import swor
-from swor.samplers import products as product
-from swor.samplers._beams import search
+from swor.samplers._beams import search_beams
+from swor.samplers._distinct import draw_one_by_one
 from swor.samplers._race import perturb_children
+from swor.samplers.products import fuse
 
 
-@pytest.mark.parametrize("draw", [*WAYS, "beams", "stream of a product", "fused"])
+@pytest.mark.parametrize("draw", [*WAYS, "one by one", "beams", "stream of a product", "fused"])
 def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
     """E[e^{-kappa}] is the mean time of the (k+1)-th finisher, Σ 1 / remaining mass."""
     log_probs = log_probabilities(3, 3, scale=0.7)
-    joint = product.fuse(log_probs, 3).squeeze(0)
+    joint = fuse(log_probs, 3).squeeze(0)
     k = 2
     model = swor.Factorized(log_probs.expand(DRAWS, 3, 3))
     if draw in WAYS:
@@ -28,7 +29,8 @@ def test_kappa_has_the_law_of_the_next_in_the_race(draw, monkeypatch):
         log_p, log_rest, kappa = sample.log_p, sample.log_rest, sample.kappa
     else:
         ways = {
-            "beams": lambda: search(model, k, generator=seeded()),
+            "one by one": lambda: draw_one_by_one(joint.expand(DRAWS, 27), k, seeded()),
+            "beams": lambda: search_beams(model, k, generator=seeded()),
             "stream of a product": lambda: model._from_stream(k, seeded()),
             "fused": lambda: model._from_search(k, seeded()),
         }

@@ -8,7 +8,7 @@ import pytest
 import torch
 from problems import chi_square, log_probabilities, seeded
 from sampling_laws import DRAWS, check_order_and_sets, tuples
-from two_levels import two_levels
+from two_level_sequences import two_levels
 
 import swor
 

@@ -1,4 +1,4 @@
-"""What can be sampled from: a policy that constructs solutions, in an environment that is sequential."""
+"""Checks of policies, environments and instances of rl4co, and of its version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TESTED = "0.7"
 
 
 def check_version() -> None:
-    """The integration steps through rl4co's decoders itself: it runs with what it was tested with."""
+    """Check that rl4co has the tested version, because the integration steps through its decoders."""
     try:
         installed = version("rl4co")
     except PackageNotFoundError as error:
@@ -34,7 +34,7 @@ def check_version() -> None:
 
 
 def check_policy(policy: ConstructivePolicy) -> None:
-    """The policy extends partial solutions by one action, whose distribution its decoder gives."""
+    """Check that a policy extends solutions action by action, by the distribution of its decoder."""
     from rl4co.models import ConstructiveDecoder, ConstructivePolicy
     from rl4co.models.zoo.polynet.decoder import PolyNetDecoder
 
@@ -59,7 +59,7 @@ def check_policy(policy: ConstructivePolicy) -> None:
 
 
 def check_env(env: RL4COEnvBase) -> None:
-    """The environment is sequential: it builds a solution from nothing, action by action."""
+    """Check that an environment builds a solution from nothing, action by action."""
     from rl4co.envs import RL4COEnvBase
     from rl4co.envs.common.base import ImprovementEnvBase
 
@@ -74,7 +74,7 @@ def check_env(env: RL4COEnvBase) -> None:
 
 
 def check_instances(td: TensorDict) -> None:
-    """The instances are those of an environment that was reset."""
+    """Check that the instances are those of an environment that was reset."""
     if "action_mask" not in td.keys():  # noqa: SIM118  a TensorDict is no dictionary
         raise ValueError(
             f"td has the entries {sorted(td.keys())} and no 'action_mask'; expected instances of an "
@@ -88,7 +88,7 @@ def check_instances(td: TensorDict) -> None:
 
 
 def check_start(start: Tensor, mask: Tensor) -> None:
-    """The environment allows the action that every solution starts with.
+    """Check that the environment allows the first action of every solution.
 
     Args:
         start: (batch,)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def to_rows(x: Tensor) -> Tensor:
-    """From (batch, beams, ...) to (beams · batch, ...).
+    """Convert (batch, beams, ...) to (beams · batch, ...).
 
     >>> to_rows(torch.tensor([[1, 2, 3], [4, 5, 6]]))
     tensor([1, 4, 2, 5, 3, 6])
@@ -29,7 +29,7 @@ def to_rows(x: Tensor) -> Tensor:
 
 
 def from_rows(x: Tensor, batch: int) -> Tensor:
-    """From (beams · batch, ...) to (batch, beams, ...).
+    """Convert (beams · batch, ...) to (batch, beams, ...).
 
     >>> from_rows(torch.tensor([1, 4, 2, 5, 3, 6]), batch=2)
     tensor([[1, 2, 3],
@@ -39,7 +39,7 @@ def from_rows(x: Tensor, batch: int) -> Tensor:
 
 
 def rows_of(beams: Tensor) -> Tensor:
-    """The rows of some beams of every instance, from (batch, beams) to (beams · batch,).
+    """Return the rows of some beams of every instance, from (batch, beams) to (beams · batch,).
 
     >>> rows_of(torch.tensor([[0, 2], [1, 1]]))
     tensor([0, 3, 4, 3])
@@ -74,7 +74,7 @@ class Decoder:
         self._prepared: dict[int, Any] = {}
 
     def __call__(self, td: TensorDict, complete: Tensor) -> Tensor:
-        """Log-probabilities of the next action, (batch, beams, actions).
+        """Return the log-probabilities of the next action, (batch, beams, actions).
 
         Args:
             td: the environment, with a row for every beam of every instance.
@@ -91,7 +91,7 @@ class Decoder:
         return from_rows(self._normalized(logits, mask), batch)
 
     def _prepare(self, starts: int) -> Any:
-        """What the decoder prepares before the first step, for a number of solutions per instance."""
+        """Return the cache of the decoder before the first step, for a number of solutions per instance."""
         if starts not in self._prepared:
             *_, hidden = self.policy.decoder.pre_decoder_hook(
                 self.td, self.env, self.encoded, starts
@@ -110,7 +110,7 @@ class Decoder:
 
 
 def _prepares_instances_only(decoder: Any) -> bool:
-    """Whether what it prepares is the same for any number of solutions, as for all of rl4co's own."""
+    """Return whether a decoder prepares the same for any number of solutions, as all of rl4co's own do."""
     from rl4co.models import ConstructiveDecoder
     from rl4co.models.zoo.am.decoder import AttentionModelDecoder
 

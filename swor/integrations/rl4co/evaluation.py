@@ -1,4 +1,4 @@
-"""The best of k solutions: distinct ones beside those of rl4co's own strategies."""
+"""The best of k solutions, for distinct solutions and for rl4co's own strategies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def best_of_k(
     start: int | Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> dict[str, Tensor]:
-    """The best reward among the first 1, 2, …, k solutions of every instance, by method.
+    """Return the best reward among the first 1, 2, …, k solutions of every instance, by method.
 
     All methods decode k solutions of each instance, with the policy in evaluation mode.
 
@@ -63,7 +63,7 @@ def best_of_k(
 def _decoded(
     policy: ConstructivePolicy, env: RL4COEnvBase, td: TensorDict, k: int, method: str
 ) -> Tensor:
-    """The rewards of k solutions by a strategy of rl4co, (batch, k)."""
+    """Return the rewards of k solutions by a strategy of rl4co, (batch, k)."""
     if method not in STRATEGIES:
         raise ValueError(
             f"methods has {method!r}; expected 'distinct' or one of rl4co's own, "
@@ -76,7 +76,7 @@ def _decoded(
 
 @contextmanager
 def _evaluating(policy: ConstructivePolicy) -> Iterator[None]:
-    """Evaluation mode, for as long as it lasts."""
+    """Switch a policy to evaluation mode for the duration of the context."""
     training = policy.training
     policy.eval()
     try:

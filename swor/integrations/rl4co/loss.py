@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-import swor
 from swor.estimators.baselines import BaselineInputs
+from swor.estimators.registry import ESTIMATORS
 from swor.estimators.score_function import ScoreFunctionEstimator
 from swor.integrations.rl4co.solutions import (
     Solutions,
@@ -17,6 +17,7 @@ from swor.integrations.rl4co.solutions import (
     beam_solutions,
     sample_solutions,
 )
+from swor.types import Scheme
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
@@ -58,7 +59,7 @@ def solution_loss(
         env: the environment.
         td: instances, as ``env.reset`` returns them, (batch,).
         k: the number of solutions per instance.
-        estimator: the name of a score-function estimator in :data:`swor.ESTIMATORS`. If its baseline
+        estimator: the name of a score-function estimator in :data:`ESTIMATORS`. If its baseline
             needs the greedy solution or additional independent ones, they are decoded as well.
         start: the first action of all solutions; None lets the policy choose.
         max_steps: the largest number of actions of a solution; see :class:`SolutionModel`.
@@ -77,7 +78,7 @@ def solution_loss(
         for draw in (ancestral_solutions, sample_solutions)
     )
     greedy = partial(beam_solutions, policy, env, td, start=start, max_steps=max_steps)
-    without_replacement = found.scheme == swor.Scheme.WITHOUT_REPLACEMENT
+    without_replacement = found.scheme == Scheme.WITHOUT_REPLACEMENT
     solutions = distinct(k=k) if without_replacement else independent(k=k)
     inputs = BaselineInputs(
         _cost(solutions),
@@ -94,8 +95,8 @@ def _cost(solutions: Solutions) -> Tensor:
 
 def score_function_estimator(name: str) -> ScoreFunctionEstimator:
     """Return the score-function estimator of a name, if it is one for sampled sequences."""
-    schemes = (swor.Scheme.WITHOUT_REPLACEMENT, swor.Scheme.WITH_REPLACEMENT)
-    usable = {n: e.function for n, e in swor.ESTIMATORS.items() if e.scheme in schemes}
+    schemes = (Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
+    usable = {n: e.function for n, e in ESTIMATORS.items() if e.scheme in schemes}
     found = usable.get(name)
     if not isinstance(found, ScoreFunctionEstimator):
         raise ValueError(

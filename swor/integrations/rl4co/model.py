@@ -1,4 +1,4 @@
-"""A policy of rl4co and the instances that it solves, as a model of sequences."""
+"""A policy of rl4co and its instances, as a :class:`swor.SequenceModel`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from swor.integrations.rl4co._checks import check_env, check_instances, check_start
 from swor.integrations.rl4co._decoding import Decoder, from_rows, rows_of, to_rows
+from swor.samplers.sequence_model import extend
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartialSolutions:
-    """A number of beams per instance, and what the environment knows of each.
+    """A number of beams per instance, with the state of the environment of each.
 
     Attributes:
         td: the environment, with a row for every beam of every instance.
@@ -83,13 +84,13 @@ class SolutionModel:
         self._last: PartialSolutions | None = None
 
     def start(self) -> PartialSolutions:
-        """One empty solution per instance."""
+        """Return one empty solution per instance."""
         one = torch.zeros(self.batch, 1, device=self.td["action_mask"].device)
         nothing = one.long().unsqueeze(-1)[..., :0]
         return PartialSolutions(self.td, one.bool(), one, nothing, nothing)
 
     def step(self, state: PartialSolutions) -> tuple[Tensor, PartialSolutions]:
-        """Log-probabilities of the next action, or END, (batch, beams, actions + 1)."""
+        """Return the log-probabilities of the next action, or END, (batch, beams, actions + 1)."""
         with torch.set_grad_enabled(self._gradient):
             log_probs = self._log_probs(state)
         self._last = replace(state, log_probs=log_probs)
@@ -104,13 +105,13 @@ class SolutionModel:
         return torch.where(state.complete.unsqueeze(-1), self._only_end, log_probs)
 
     def _certain(self, symbol: Tensor) -> Tensor:
-        """Log-probabilities of what is certain to be a symbol, (*symbol.shape, actions + 1)."""
+        """Return log-probabilities that give a symbol the probability 1, (*symbol.shape, actions + 1)."""
         symbols = torch.arange(self.end + 1, device=symbol.device)
         zero = torch.zeros((), dtype=self._decoder.dtype, device=symbol.device)
         return torch.where(symbols == symbol.unsqueeze(-1), zero, -torch.inf)
 
     def select(self, state: PartialSolutions, parents: Tensor, symbols: Tensor) -> PartialSolutions:
-        """The beams ``parents``, (batch, beams), each after one more symbol."""
+        """Return the beams ``parents``, (batch, beams), each extended by its symbol."""
         if state.log_probs is None:
             raise ValueError("the state has no log-probabilities; expected one that step returned.")
         with torch.set_grad_enabled(self._gradient):
@@ -127,23 +128,23 @@ class SolutionModel:
             td=td,
             complete=stopped | done,
             log_p=log_p,
-            symbols=_extended(state.symbols, parents, symbols),
-            actions=_extended(state.actions, parents, actions),
+            symbols=extend(state.symbols, parents, symbols),
+            actions=extend(state.actions, parents, actions),
         )
 
     def _replace(self, symbols: Tensor, stopped: Tensor, td: TensorDict) -> Tensor:
-        """Symbols with an action that the environment allows in place of those of stopped beams."""
+        """Replace the symbols of stopped beams by actions that the environment allows."""
         if not bool(stopped.any()):
             return symbols
         allowed = from_rows(td["action_mask"], self.batch).to(torch.uint8).argmax(-1)
         return torch.where(stopped, allowed, symbols)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probabilities of solutions, (batch, k), from their symbols, (batch, k, steps)."""
+        """Return the log-probabilities of solutions, (batch, k), from their symbols, (batch, k, steps)."""
         return self.after(value).log_p
 
     def after(self, value: Tensor) -> PartialSolutions:
-        """The complete solutions with these symbols, (batch, k, steps): the last ones, or new ones."""
+        """Return the complete solutions with these symbols, (batch, k, steps): the last ones, or new ones."""
         last = self._last
         if last is None or not _same(last.symbols, value, self.end):
             last = self._follow(value)
@@ -166,13 +167,13 @@ class SolutionModel:
         return state
 
     def reward(self, state: PartialSolutions) -> Tensor:
-        """The rewards of complete solutions, (batch, beams)."""
+        """Return the rewards of complete solutions, (batch, beams)."""
         reward: Tensor = self.env.get_reward(state.td, to_rows(state.actions))
         return from_rows(reward.reshape(len(state.td)), self.batch)
 
 
 def _many_steps(td: TensorDict) -> int:
-    """More than a solution takes: it visits everything once, and returns or waits in between."""
+    """Return more steps than a solution takes; it visits everything once and may return or wait."""
     sizes: list[int] = [size for entry in td.values() for size in entry.shape[1:]]
     return 4 * max(sizes)
 
@@ -183,13 +184,7 @@ def _first_actions(start: int | Tensor, mask: Tensor) -> Tensor:
     return first
 
 
-def _extended(history: Tensor, parents: Tensor, new: Tensor) -> Tensor:
-    """The histories of the parents, (batch, beams, steps), with a symbol more."""
-    old = history.gather(1, parents.unsqueeze(-1).expand(*parents.shape, history.shape[-1]))
-    return torch.cat([old, new.unsqueeze(-1)], dim=-1)
-
-
 def _same(symbols: Tensor, value: Tensor, end: int) -> bool:
-    """Whether solutions are the same but for the END symbols after them."""
+    """Return whether solutions are equal except for the END symbols after them."""
     steps = symbols.shape[-1]
     return torch.equal(symbols, value[..., :steps]) and bool((value[..., steps:] == end).all())

@@ -100,7 +100,7 @@ class PolicyGradient(RL4COLitModule):  # type: ignore[misc]  # rl4co is not chec
     def shared_step(
         self, batch: TensorDict, batch_idx: int, phase: str, dataloader_idx: int | None = None
     ) -> dict[str, Any]:
-        """A step of training, validation or testing, as rl4co calls it."""
+        """Run a step of training, validation or testing, as rl4co calls it."""
         td = self.env.reset(batch)
         out = self._train(td) if phase == "train" else self._evaluate(td, phase)
         metrics = self.log_metrics(out, phase, dataloader_idx=dataloader_idx)

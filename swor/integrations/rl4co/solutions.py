@@ -1,4 +1,4 @@
-"""Solutions of instances by a policy of rl4co: distinct, independent, or the likeliest."""
+"""Solutions of instances by a policy of rl4co: distinct, independent, or the most probable."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-import swor
 from swor.integrations.rl4co.model import SolutionModel
+from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
+from swor.types import Sample
 
 if TYPE_CHECKING:
     from rl4co.envs import RL4COEnvBase
@@ -21,12 +22,12 @@ class Solutions(NamedTuple):
     """k solutions of every instance.
 
     Attributes:
-        sample: its ``value`` has the actions, (batch, k, steps); those after the end of a solution
-            are such that rl4co takes them as they are.
+        sample: its ``value`` has the actions, (batch, k, steps); after the end of a solution, they are
+            actions that rl4co accepts.
         reward: (batch, k)
     """
 
-    sample: swor.Sample
+    sample: Sample
     reward: Tensor
 
 
@@ -40,12 +41,12 @@ def sample_solutions(
     max_steps: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Solutions:
-    r"""$k$ different solutions of every instance, a sample without replacement from the policy.
+    r"""Draw $k$ different solutions of every instance, a sample without replacement from the policy.
 
-    A stochastic beam search (:func:`swor.stochastic_beam_search`): the encoder runs once, the decoder
-    once per step on $k$ beams, with gradient if gradients are enabled. For
-    :func:`swor.unordered_set` and the other rules. The first $j$ of the $k$ solutions are a sample
-    without replacement of size $j$.
+    This is a stochastic beam search (:func:`swor.stochastic_beam_search`): the encoder runs once, the
+    decoder once per step on $k$ beams, with gradient if gradients are enabled. Use it for
+    :func:`swor.unordered_set` and the other rules for distinct samples. The first $j$ of the $k$ solutions
+    are a sample without replacement of size $j$.
 
     Args:
         policy: any constructive policy of rl4co; its temperature, clipping and masking apply.
@@ -67,7 +68,7 @@ def sample_solutions(
     (torch.Size([3, 4, 5]), torch.Size([3, 4]))
     """
     model = SolutionModel(policy, env, td, start=start, max_steps=max_steps)
-    return _solutions(model, swor.stochastic_beam_search(model, k, generator=generator))
+    return _solutions(model, stochastic_beam_search(model, k, generator=generator))
 
 
 def ancestral_solutions(
@@ -82,19 +83,11 @@ def ancestral_solutions(
 ) -> Solutions:
     """Draw k independent solutions of every instance, with :func:`swor.ancestral_sample`.
 
-    For :func:`swor.rloo` and the other rules of samples with replacement.
-
-    Args:
-        policy: as for :func:`sample_solutions`, likewise the others.
-        env: the environment.
-        td: instances, (batch,).
-        k: the number of solutions per instance.
-        start: the first action of all solutions.
-        max_steps: the largest number of actions of a solution.
-        generator: the source of randomness.
+    Use it for :func:`swor.rloo` and the other rules of samples with replacement. The arguments and the
+    result are those of :func:`sample_solutions`.
     """
     model = SolutionModel(policy, env, td, start=start, max_steps=max_steps)
-    return _solutions(model, swor.ancestral_sample(model, k, generator=generator))
+    return _solutions(model, ancestral_sample(model, k, generator=generator))
 
 
 def beam_solutions(
@@ -106,23 +99,16 @@ def beam_solutions(
     start: int | Tensor | None = None,
     max_steps: int | None = None,
 ) -> Solutions:
-    """The k solutions of every instance that a beam search finds, likeliest first.
+    """Find k probable solutions of every instance by a beam search, the most probable first.
 
-    Not random. Unlike rl4co's beam search it chooses the first action as it chooses the others,
-    unless the start is given.
-
-    Args:
-        policy: as for :func:`sample_solutions`, likewise the others.
-        env: the environment.
-        td: instances, (batch,).
-        k: the number of solutions per instance; 1 is greedy decoding.
-        start: the first action of all solutions.
-        max_steps: the largest number of actions of a solution.
+    The arguments and the result are those of :func:`sample_solutions`, without a generator, since the
+    search is deterministic; k = 1 is greedy decoding. Unlike rl4co's beam search, it chooses the first
+    action as it chooses the others, unless the start is given.
     """
     model = SolutionModel(policy, env, td, start=start, max_steps=max_steps)
-    return _solutions(model, swor.beam_search(model, k))
+    return _solutions(model, beam_search(model, k))
 
 
-def _solutions(model: SolutionModel, sample: swor.Sample) -> Solutions:
+def _solutions(model: SolutionModel, sample: Sample) -> Solutions:
     state = model.after(sample.value)
     return Solutions(replace(sample, value=state.actions), model.reward(state))

@@ -1,4 +1,4 @@
-"""The cache of keys and values: rows that stay where they are, rows that move, copies to extend."""
+"""Operations on the cache of keys and values: moving rows, and copies that can be extended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checked(cache: Any) -> Cache:
-    """A cache whose rows can be re-ordered."""
+    """Check that the rows of a cache can be re-ordered, and return it."""
     if not hasattr(cache, "reorder_cache"):
         raise TypeError(
             f"the model returned {type(cache).__name__} for its past_key_values; expected a "
@@ -23,13 +23,13 @@ def checked(cache: Any) -> Cache:
 
 
 def arrange(parents: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Rows for beams that continue others, such that as many as possible stay where they are.
+    """Assign rows to beams that continue others, such that as many as possible stay where they are.
 
     The first beam that continues a row keeps it, and the others take rows that nobody continues.
 
     Args:
         parents: the row that each beam continues, (beams,).
-        rows: how many there were.
+        rows: the number of rows before.
 
     Returns:
         The row of each beam, and the old row that each new row is a copy of, both (beams,).
@@ -51,7 +51,7 @@ def arrange(parents: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def keep(cache: Cache, source: Tensor, rows: int) -> None:
-    """Make row i of a cache of ``rows`` rows what row ``source[i]`` was; rows that stay are not copied."""
+    """Replace row i of a cache of ``rows`` rows by row ``source[i]``; rows that stay are not copied."""
     moved = (source != torch.arange(len(source), device=source.device)).nonzero().squeeze(-1)
     if len(source) == rows and not len(moved):
         return
@@ -77,7 +77,7 @@ def _move(layer: Any, source: Tensor, moved: Tensor) -> None:
 
 
 def only_attention(layer: Any) -> bool:
-    """Whether keys and values, which grow with every token, are all that a layer remembers."""
+    """Return whether a layer keeps nothing but keys and values, which grow with every token."""
     from transformers.cache_utils import CacheLayerMixin, DynamicLayer
 
     plain = isinstance(layer, DynamicLayer)
@@ -85,7 +85,7 @@ def only_attention(layer: Any) -> bool:
 
 
 def fork(cache: Cache) -> Cache:
-    """A cache of the same tensors that can be extended on its own."""
+    """Return a cache of the same tensors that can be extended on its own."""
     other = copy.copy(cache)
     if hasattr(cache, "cross_attention_cache"):
         other.self_attention_cache = fork(cache.self_attention_cache)

@@ -17,49 +17,14 @@ Processor = Callable[[Tensor, Tensor], Tensor]  # (token ids, logits) -> logits
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # likewise, and the prompt of every row
 
 
-def steps_of(processor: Processor | None) -> list[Step]:
-    """The processors of a list, or one alone, in order.
-
-    ``PrefixConstrainedLogitsProcessor`` takes the number of a row for that of its prompt, as it is in
-    ``generate``. Here completions that have ended have no row, so it is told the prompt.
-    """
-    if processor is None:
-        return []
-    given: Any = processor
-    several = list(given) if isinstance(given, list) else [given]
-    constraint = "_prefix_allowed_tokens_fn"
-    return [
-        _constrained(getattr(x, constraint)) if hasattr(x, constraint) else _plain(x)
-        for x in several
-    ]
-
-
-def _constrained(allowed: Callable[[int, Tensor], Sequence[int]]) -> Step:
-
-    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
-        masked = torch.ones_like(logits, dtype=torch.bool)
-        for row, (owner, context) in enumerate(zip(owners.tolist(), tokens, strict=True)):
-            masked[row, torch.as_tensor(allowed(owner, context), dtype=torch.long)] = False
-        return logits.masked_fill(masked, -torch.inf)
-
-    return step
-
-
-def _plain(processor: Processor) -> Step:
-    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
-        return processor(tokens, logits)
-
-    return step
-
-
 class Head:
-    """From logits to log-probabilities of the next token.
+    """The distribution of the next token, as a function of the logits.
 
     Args:
         network: the model and the prompts.
-        tokens: those that end completions.
+        tokens: the tokens that end and pad completions.
         processor: changes the logits, and so the distribution.
-        catalogue: what completions are restricted to, before the processor sees the logits.
+        catalogue: restricts the completions, before the processor receives the logits.
     """
 
     def __init__(
@@ -70,16 +35,21 @@ class Head:
         processor: Processor | None = None,
         catalogue: Catalogue | None = None,
     ) -> None:
-        self.network, self.steps, self.catalogue = network, steps_of(processor), catalogue
-        self.end = tokens.ends[0] if tokens.ends else None
+        self.network, self.tokens = network, tokens
+        self.steps, self.catalogue = steps_of(processor), catalogue
+
+    @property
+    def end(self) -> int | None:
+        """The first of the tokens that end a completion, if there is one."""
+        return self.tokens.ends[0] if self.tokens.ends else None
 
     @property
     def plain(self) -> bool:
-        """Whether the distribution is that of the logits, whatever came before."""
+        """Whether the logits alone define the distribution, whatever the tokens before."""
         return not self.steps and self.catalogue is None
 
     def log_probs(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Log-probabilities of what follows ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols)."""
+        """Return log-probabilities after ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols)."""
         logits = logits.to(working_dtype(logits.dtype))
         if self.catalogue is not None:
             allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
@@ -98,3 +68,37 @@ class Head:
                 f"logits_processor masks every token after {tokens[masked][0].tolist()}, a "
                 f"completion of prompt {int(owners[masked][0])}; expected it to leave at least one."
             )
+
+
+def steps_of(processor: Processor | None) -> list[Step]:
+    """Return one or several processors as functions that receive the prompt of every row as well.
+
+    ``PrefixConstrainedLogitsProcessor`` takes the index of a row for that of its prompt, which is right in
+    ``generate``. Here completions that have ended have no row, so the index of the prompt is passed.
+    """
+    if processor is None:
+        return []
+    given: Any = processor
+    several = list(given) if isinstance(given, list) else [given]
+    constraint = "_prefix_allowed_tokens_fn"
+    return [
+        _constrained(getattr(x, constraint)) if hasattr(x, constraint) else _plain(x)
+        for x in several
+    ]
+
+
+def _constrained(allowed: Callable[[int, Tensor], Sequence[int]]) -> Step:
+    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
+        masked = torch.ones_like(logits, dtype=torch.bool)
+        for row, (owner, context) in enumerate(zip(owners.tolist(), tokens, strict=True)):
+            masked[row, torch.as_tensor(allowed(owner, context), dtype=torch.long)] = False
+        return logits.masked_fill(masked, -torch.inf)
+
+    return step
+
+
+def _plain(processor: Processor) -> Step:
+    def step(tokens: Tensor, logits: Tensor, owners: Tensor) -> Tensor:
+        return processor(tokens, logits)
+
+    return step

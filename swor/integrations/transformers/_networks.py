@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from torch import nn
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-from typing import TYPE_CHECKING
-
-import torch
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from swor.integrations.transformers._caches import checked
 
@@ -28,61 +17,6 @@ if TYPE_CHECKING:
 
 # Of torch.compile; of data parallelism and of DeepSpeed; of the first FSDP.
 INSIDE = ("_orig_mod", "module", "_fsdp_wrapped_module")
-
-
-def underlying(model: nn.Module) -> PreTrainedModel:
-    """The model inside all wrappers, which has the settings and whose ``forward`` names its arguments.
-
-    Only questions go to it. Calls go to the wrapped model, or its adapters and hooks would be left out.
-    """
-    inside: Any = model
-    while True:
-        if hasattr(inside, "get_base_model"):
-            check_adapter(inside)
-            inside = inside.get_base_model()
-        elif wrappers := [name for name in INSIDE if name in getattr(inside, "_modules", {})]:
-            inside = inside.get_submodule(wrappers[0])
-        else:
-            base: PreTrainedModel = inside
-            return base
-
-
-def check_adapter(model: Any) -> None:
-    """The adapter acts alike on a whole sequence and on one that is extended token by token."""
-    config = model.active_peft_config
-    if config.is_prompt_learning:
-        raise TypeError(
-            f"the adapter {model.active_adapter!r} is of type {config.peft_type.value}, which puts "
-            "virtual tokens before the input of every call; expected an adapter of the weights, such "
-            "as LoRA, with which completions can be extended by a cache."
-        )
-    if getattr(config, "alora_invocation_tokens", None):
-        raise TypeError(
-            f"the adapter {model.active_adapter!r} has alora_invocation_tokens, which it looks for in "
-            "the input of every call; expected an adapter that is always on, such as plain LoRA, "
-            "with which completions can be extended by a cache."
-        )
-
-
-def position_limit(model: PreTrainedModel) -> int | None:
-    """The number of positions in the model's table, or None if it computes them, as rotary models do."""
-    inside = underlying(model)
-    tables = (n for n, m in inside.named_modules() if isinstance(m, torch.nn.Embedding))
-    if not any(name.endswith(("wpe", "embed_positions")) for name in tables):
-        return None
-    config = inside.config.get_text_config(decoder=True)
-    most: int | None = getattr(config, "max_position_embeddings", None)
-    return most
-
-
-def check_position(most: int | None, before: int, tokens: int) -> None:
-    """Check that the first tokens of a completion, and those before it, have positions."""
-    if most is not None and before + tokens > most:
-        raise ValueError(
-            f"the first {tokens} tokens of a completion and {before} before it need "
-            f"{before + tokens} positions, but the model has {most}; expected at most as many. Lower "
-            "max_new_tokens, or shorten the prompts."
-        )
 
 
 class Network(Protocol):
@@ -108,6 +42,15 @@ class Network(Protocol):
         ...
 
 
+def network_of(
+    model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
+) -> Network:
+    """Return the adapter that fits a model."""
+    if underlying(model).config.is_encoder_decoder:
+        return EncoderDecoder(model, input_ids, mask, sharded=sharded)
+    return Decoder(model, input_ids, mask)
+
+
 class Decoder:
     """A decoder-only model with prompts that are padded on the left."""
 
@@ -121,7 +64,7 @@ class Decoder:
     def prefill(self) -> tuple[Tensor, Cache]:
         """Run one pass over the prompts."""
         check_position(self.most, self.longest, 0)
-        out = self._call(self.input_ids, self.mask, self._positions(), keep=1, use_cache=True)
+        out = self._call(self.input_ids, self.mask, _positions(self.mask), keep=1, use_cache=True)
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
@@ -140,8 +83,8 @@ class Decoder:
         self._check_position(owners, n - 1)
         ids = self.context(tokens, owners)[:, :-1]
         mask = torch.cat([self.mask[owners], torch.ones_like(tokens)], dim=-1)[:, :-1]
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits: Tensor = self._call(ids, mask, positions, keep=n, use_cache=False).logits
+        out = self._call(ids, mask, _positions(mask), keep=n, use_cache=False)
+        logits: Tensor = out.logits
         return logits[:, -n:]
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
@@ -149,13 +92,9 @@ class Decoder:
         return torch.cat([self.input_ids[owners], tokens], dim=-1)
 
     def _check_position(self, owners: Tensor, tokens: int) -> None:
-        if (
-            self.most is not None and self.longest + tokens > self.most
-        ):  # the longest may have ended
+        # The longest prompt may have no row any more, if all its completions have ended.
+        if self.most is not None and self.longest + tokens > self.most:
             check_position(self.most, int(self.lengths[owners].max()), tokens)
-
-    def _positions(self) -> Tensor:
-        return (self.mask.cumsum(-1) - 1).clamp(min=0)
 
     def _call(
         self,
@@ -170,9 +109,7 @@ class Decoder:
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": use_cache}
         if cache is not None:
             inputs["past_key_values"] = cache
-        if (
-            self.padded and "position_ids" in self.takes
-        ):  # without padding, the model counts correctly itself
+        if self.padded and "position_ids" in self.takes:  # otherwise the model counts by itself
             inputs["position_ids"] = positions
         if keep and "logits_to_keep" in self.takes:
             inputs["logits_to_keep"] = keep
@@ -206,7 +143,7 @@ class EncoderDecoder:
         self.hidden = torch.empty(0)  # of the prompts, after prefill
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """One pass over prompts and start tokens."""
+        """Run one pass over prompts and start tokens."""
         out = self.model(
             input_ids=self.input_ids,
             attention_mask=self.mask,
@@ -217,55 +154,100 @@ class EncoderDecoder:
         return out.logits[:, -1], checked(out.past_key_values)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """One pass over new tokens."""
+        """Run one pass over new tokens."""
         check_position(self.most, 1, past + tokens.shape[-1])
-        encoded = {"encoder_outputs": (self.hidden[owners],)}
-        return self._decode(tokens, owners, encoded, past_key_values=cache, use_cache=True)
+        prompts = {"encoder_outputs": (self.hidden[owners],)}
+        return self._decode(tokens, owners, prompts, cache)
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Run one pass over start tokens and tokens; the last token is predicted only."""
         check_position(self.most, 1, tokens.shape[-1] - 1)
         ids = self.context(tokens, owners)[:, :-1]
         if self.sharded:
-            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]}, use_cache=False)
+            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]})
         encoder = underlying(self.model).get_encoder()
         hidden = encoder(input_ids=self.input_ids, attention_mask=self.mask).last_hidden_state
-        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)}, use_cache=False)
+        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)})
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
         """Return the start token, followed by the tokens."""
         return torch.cat([self.start[owners], tokens], dim=-1)
 
     def _decode(
-        self,
-        ids: Tensor,
-        owners: Tensor,
-        encoded: dict[str, Any],
-        *,
-        use_cache: bool,
-        past_key_values: Cache | None = None,
+        self, ids: Tensor, owners: Tensor, prompts: dict[str, Any], cache: Cache | None = None
     ) -> Tensor:
         logits: Tensor = self.model(
             decoder_input_ids=ids,
             attention_mask=self.mask[owners],
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            **encoded,
+            past_key_values=cache,
+            use_cache=cache is not None,
+            **prompts,
         ).logits
         return logits
 
 
-def network(
-    model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
-) -> Network:
-    """The network that fits the model."""
-    if underlying(model).config.is_encoder_decoder:
-        return EncoderDecoder(model, input_ids, mask, sharded=sharded)
-    return Decoder(model, input_ids, mask)
+def _positions(mask: Tensor) -> Tensor:
+    """Return the position of every token, counted without padding."""
+    return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """Return the number of positions in the model's table, or None if it computes them (rotary models)."""
+    inside = underlying(model)
+    tables = (n for n, m in inside.named_modules() if isinstance(m, nn.Embedding))
+    if not any(name.endswith(("wpe", "embed_positions")) for name in tables):
+        return None
+    config = inside.config.get_text_config(decoder=True)
+    most: int | None = getattr(config, "max_position_embeddings", None)
+    return most
+
+
+def check_position(most: int | None, before: int, tokens: int) -> None:
+    """Check that the first tokens of a completion, and those before it, have positions."""
+    if most is not None and before + tokens > most:
+        raise ValueError(
+            f"the first {tokens} tokens of a completion and {before} before it need "
+            f"{before + tokens} positions, but the model has {most}; expected at most as many. Lower "
+            "max_new_tokens, or shorten the prompts."
+        )
+
+
+def underlying(model: nn.Module) -> PreTrainedModel:
+    """Return the model inside all wrappers, which has the settings and whose ``forward`` names its arguments.
+
+    Read settings from it, but call the wrapped model: a direct call would bypass adapters and hooks.
+    """
+    inside: Any = model
+    while True:
+        if hasattr(inside, "get_base_model"):
+            check_adapter(inside)
+            inside = inside.get_base_model()
+        elif wrappers := [name for name in INSIDE if name in getattr(inside, "_modules", {})]:
+            inside = inside.get_submodule(wrappers[0])
+        else:
+            base: PreTrainedModel = inside
+            return base
+
+
+def check_adapter(model: Any) -> None:
+    """Check that an adapter acts alike on a whole sequence and on one that is extended token by token."""
+    config = model.active_peft_config
+    if config.is_prompt_learning:
+        raise TypeError(
+            f"the adapter {model.active_adapter!r} is of type {config.peft_type.value}, which puts "
+            "virtual tokens before the input of every call; expected an adapter of the weights, such "
+            "as LoRA, with which completions can be extended by a cache."
+        )
+    if getattr(config, "alora_invocation_tokens", None):
+        raise TypeError(
+            f"the adapter {model.active_adapter!r} has alora_invocation_tokens, which it looks for in "
+            "the input of every call; expected an adapter that is always on, such as plain LoRA, "
+            "with which completions can be extended by a cache."
+        )
 
 
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Disable dropout, which would change the distribution in every step."""
     training = [module for module in model.modules() if module.training]
     model.eval()

@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 
 from swor.integrations.transformers._caches import arrange, fork, keep
-from swor.integrations.transformers._head import Head
-from swor.integrations.transformers._networks import Network
-from swor.integrations.transformers._prompts import Tokens
 from swor.integrations.transformers._ranks import Ranks
 from swor.integrations.transformers._scoring import Scorer
+from swor.samplers.sequence_model import extend
 from swor.types import Sample
 
 if TYPE_CHECKING:
     from transformers import Cache
 
 
-class Beams(NamedTuple):
+class PartialCompletions(NamedTuple):
     """The completions so far. Only those that have not ended have a row in the cache."""
 
     tokens: Tensor  # (batch, beams, t)
@@ -34,30 +32,18 @@ class CompletionPolicy:
     """The distribution over completions that a language model and its prompts define.
 
     Args:
-        network: the model and the prompts.
+        scorer: computes log-probabilities with gradient; its head has the distribution of the next token.
         length: the largest number of tokens in a completion.
-        tokens: the tokens that end and pad completions.
-        head: the distribution of the next token.
-        scorer: computes log-probabilities with gradient.
         ranks: the ranks that must call the model equally often, if there are others.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        length: int,
-        tokens: Tokens,
-        head: Head,
-        scorer: Scorer,
-        *,
-        ranks: Ranks | None = None,
-    ) -> None:
-        self.network, self.length, self.tokens = network, length, tokens
-        self.head, self.scorer, self.ranks = head, scorer, ranks
-        self.end = tokens.ends[0] if tokens.ends else None
+    def __init__(self, scorer: Scorer, length: int, *, ranks: Ranks | None = None) -> None:
+        self.scorer, self.head, self.network = scorer, scorer.head, scorer.network
+        self.tokens, self.end = self.head.tokens, self.head.end
+        self.length, self.ranks = length, ranks
         self.spare: Cache | None = None  # of the first prompt, for calls that only join other ranks
 
-    def start(self) -> Beams:
+    def start(self) -> PartialCompletions:
         """Return one empty completion per prompt, with the prompt in the cache."""
         logits, cache = self.network.prefill()
         if self.ranks is not None:
@@ -65,9 +51,9 @@ class CompletionPolicy:
             self.spare.reorder_cache(torch.zeros(1, dtype=torch.long, device=logits.device))
         row = torch.arange(len(logits), device=logits.device).unsqueeze(-1)
         tokens = torch.empty((len(logits), 1, 0), dtype=torch.long, device=logits.device)
-        return Beams(tokens, row, cache, logits)
+        return PartialCompletions(tokens, row, cache, logits)
 
-    def step(self, state: Beams) -> tuple[Tensor, Beams]:
+    def step(self, state: PartialCompletions) -> tuple[Tensor, PartialCompletions]:
         """Return the log-probabilities of the next token, (batch, beams, symbols), and the state."""
         live = state.row >= 0
         owners, tokens = live.nonzero()[:, 0], state.tokens[live]
@@ -82,7 +68,9 @@ class CompletionPolicy:
             log_probs = self._scatter(log_probs, live)
         return log_probs, state._replace(log_probs=log_probs)
 
-    def select(self, state: Beams, parents: Tensor, symbols: Tensor) -> Beams:
+    def select(
+        self, state: PartialCompletions, parents: Tensor, symbols: Tensor
+    ) -> PartialCompletions:
         """Append a token to the selected completions; those that end leave the cache."""
         if state.log_probs is None:
             raise RuntimeError("select was called before step; expected step first. Call step.")
@@ -94,11 +82,8 @@ class CompletionPolicy:
         kept, source = arrange(row[live], rows)
         keep(state.cache, source, rows)
         row = torch.full_like(row, -1).masked_scatter(live, kept)
-        history = state.tokens.gather(
-            -2, parents.unsqueeze(-1).expand(*parents.shape, state.tokens.shape[-1])
-        )
-        tokens = torch.cat([history, symbols.unsqueeze(-1)], dim=-1)
-        return Beams(tokens, row, state.cache, state.first)
+        tokens = extend(state.tokens, parents, symbols)
+        return PartialCompletions(tokens, row, state.cache, state.first)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -111,7 +96,7 @@ class CompletionPolicy:
         self.spare = None
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probabilities of completions (batch, k, n) with gradient, (batch, k)."""
+        """Return the log-probabilities of completions (batch, k, n) with gradient, (batch, k)."""
         self.finish()
         return self.scorer.log_prob(value)
 
@@ -122,7 +107,7 @@ class CompletionPolicy:
         return replace(sample, value=torch.where(counts, sample.value, self.tokens.pad))
 
     def _extend(self, cache: Cache, tokens: Tensor, owners: Tensor, row: Tensor) -> Tensor:
-        """Logits after completions, in their order, of a cache in which each has its row."""
+        """Return the logits after completions, each of which has a row of the cache, in their order."""
         if self.ranks is not None:
             self.ranks.any(True)  # those that have ended make the same call, in finish
         order, past = row.argsort(), tokens.shape[-1] - 1

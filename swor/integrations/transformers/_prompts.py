@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 class Tokens(NamedTuple):
     """The special tokens of completions."""
 
-    ends: tuple[
-        int, ...
-    ]  # each of them ends a completion; empty if all completions have the same length
+    ends: tuple[int, ...]  # each ends a completion; empty if all completions have the same length
     pad: int  # pads completions that have ended
 
     def lengths(self, value: Tensor) -> Tensor:
@@ -60,7 +58,7 @@ def tokens_of(
 
 
 def vocabulary(model: PreTrainedModel) -> int:
-    """The number of tokens that the model knows."""
+    """Return the number of tokens in the vocabulary of a model."""
     size: int = underlying(model).config.get_text_config(decoder=True).vocab_size
     return size
 
@@ -108,11 +106,3 @@ def _check_left_padded(input_ids: Tensor, mask: Tensor | None, tokens: Tokens) -
             "follow the padding; expected padding on the left for a decoder-only model. Tokenise "
             "with tokenizer.padding_side = 'left'."
         )
-
-
-def check_max_new_tokens(max_new_tokens: int) -> None:
-    """Check that the largest number of new tokens is a positive integer."""
-    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int):
-        raise TypeError(f"max_new_tokens is {max_new_tokens!r}; expected an integer.")
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens is {max_new_tokens}; expected at least 1.")

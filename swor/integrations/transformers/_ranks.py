@@ -22,7 +22,7 @@ class Ranks:
         self.groups, self.device = groups, device
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is true on any of the ranks, all of which ask this together."""
+        """Return whether the flag is true on any of the ranks, all of which must call this together."""
         found = torch.tensor(int(flag), device=self.device)
         for group in self.groups:
             dist.all_reduce(found, op=dist.ReduceOp.MAX, group=group)
@@ -30,9 +30,9 @@ class Ranks:
 
 
 def ranks_of(model: nn.Module, device: torch.device) -> Ranks | None:
-    """The ranks that share the weights of a model, or None if it can be called by itself.
+    """Return the ranks that share the weights of a model, or None if it can be called by itself.
 
-    Known are ``fully_shard`` and tensor parallelism, the older FSDP, ZeRO-3 of DeepSpeed, and
+    It knows ``fully_shard`` and tensor parallelism, the older FSDP, ZeRO-3 of DeepSpeed, and
     ``DistributedDataParallel``, which sends buffers around in every call.
     """
     if not (dist.is_available() and dist.is_initialized()):
@@ -43,7 +43,7 @@ def ranks_of(model: nn.Module, device: torch.device) -> Ranks | None:
 
 
 def _mesh_groups(model: nn.Module) -> Iterator[dist.ProcessGroup]:
-    """The groups of the meshes that parameters are spread over."""
+    """Yield the groups of the meshes that parameters are spread over."""
     from torch.distributed.tensor import DTensor
 
     for parameter in model.parameters():
@@ -52,7 +52,7 @@ def _mesh_groups(model: nn.Module) -> Iterator[dist.ProcessGroup]:
 
 
 def _wrapper_groups(model: nn.Module) -> Iterator[dist.ProcessGroup | None]:
-    """The groups of wrappers with calls of their own; None for the group of all ranks."""
+    """Yield the groups of wrappers with calls of their own; None for the group of all ranks."""
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     for module in model.modules():

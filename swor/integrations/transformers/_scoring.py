@@ -11,8 +11,6 @@ from torch.utils.checkpoint import checkpoint
 from swor._checks import check_count, check_shape
 from swor.integrations.transformers._caches import fork, only_attention
 from swor.integrations.transformers._head import Head
-from swor.integrations.transformers._networks import Network
-from swor.integrations.transformers._prompts import Tokens
 from swor.math._logspace import working_dtype
 
 if TYPE_CHECKING:
@@ -20,28 +18,23 @@ if TYPE_CHECKING:
 
 
 class Scorer:
-    """Scores completions of prompts, all tokens at once.
+    """The log-probabilities of completions of prompts, for all their tokens at once.
 
     Args:
-        network: the model and the prompts.
         head: the distribution of the next token.
-        tokens: those that end and fill up completions.
         cached: whether completions share the encoding of their prompt by a cache.
         chunk: the number of completions per prompt at a time, all if None. The activations of one
             chunk are in memory, and those of the others are computed again in the backward pass.
     """
 
-    def __init__(
-        self, network: Network, head: Head, tokens: Tokens, *, cached: bool, chunk: int | None
-    ) -> None:
+    def __init__(self, head: Head, *, cached: bool, chunk: int | None) -> None:
         if chunk is not None:
             check_count("chunk", chunk)
-        self.network, self.head, self.tokens = network, head, tokens
-        self.cached, self.chunk = cached, chunk
+        self.head, self.network, self.cached, self.chunk = head, head.network, cached, chunk
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """From completions (batch, k, n) to (batch, k); what follows the end of one does not count."""
-        lengths = self.tokens.lengths(value)
+        """Map completions (batch, k, n) to log-probabilities (batch, k); tokens after an end do not count."""
+        lengths = self.head.tokens.lengths(value)
         value = value[..., : int(lengths.max()) if lengths.numel() else 0]
         first, cache = self._prefill()
         if self.chunk is None:
@@ -53,14 +46,14 @@ class Scorer:
         return torch.cat(parts, dim=1)
 
     def _prefill(self) -> tuple[Tensor | None, Cache | None]:
-        """Logits of the first token and the cache of the prompts, if they can be shared."""
+        """Return the logits of the first token and the cache of the prompts, if they can be shared."""
         if not self.cached:
             return None, None
         first, cache = self.network.prefill()
         parts = [getattr(cache, f"{name}_attention_cache", cache) for name in ("self", "cross")]
         if all(only_attention(layer) for part in parts for layer in part.layers):
             return first, cache
-        return None, None  # recurrent layers overwrite what the gradient needs
+        return None, None  # recurrent layers overwrite states that the gradient needs
 
     def _log_prob(
         self, value: Tensor, lengths: Tensor, first: Tensor | None, cache: Cache | None
@@ -84,13 +77,13 @@ class Scorer:
     def _plain_total(
         self, logits: Tensor, tokens: Tensor, owners: Tensor, counts: Tensor
     ) -> Tensor:
-        """The sum over the tokens that count of their log-probabilities, (rows,)."""
+        """Return the sum of the log-probabilities of the tokens that count, (rows,)."""
         logits = logits.to(working_dtype(logits.dtype))
         chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
         return torch.where(counts, chosen - logits.logsumexp(-1), 0.0).sum(-1)
 
     def _total(self, logits: Tensor, tokens: Tensor, owners: Tensor, counts: Tensor) -> Tensor:
-        """As above, token by token, since each may change the distribution of the next."""
+        """Return the same sum token by token, since each may change the distribution of the next."""
         total = torch.zeros_like(logits[:, 0, 0], dtype=working_dtype(logits.dtype))
         for t in range(tokens.shape[-1]):
             possible = total.detach() > -torch.inf  # after an impossible token there is no next one
@@ -102,7 +95,7 @@ class Scorer:
 
 
 def check_value(value: Tensor, batch: int) -> None:
-    """Completions are token ids, (batch, k, n)."""
+    """Check that completions are token ids, (batch, k, n)."""
     if value.dim() != 3 or value.dtype != torch.long:
         raise ValueError(
             f"value has shape {tuple(value.shape)} and dtype {value.dtype}; expected token ids "

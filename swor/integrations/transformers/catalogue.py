@@ -11,67 +11,6 @@ from torch import Tensor
 from swor.integrations.transformers._prompts import Tokens
 
 
-class Trie(NamedTuple):
-    """Nodes are numbered, the root is 0; edges are sorted by their parent and their token."""
-
-    key: Tensor  # (edges,), parent · width + token
-    token: Tensor  # (edges,)
-    child: Tensor  # (edges,)
-    first: Tensor  # (nodes + 1,), the first edge of every node
-    item: Tensor  # (nodes,), the sequence that ends there, −1 if none does
-    width: int  # more than the largest token
-
-    def to(self, device: torch.device) -> Trie:
-        """The same on a device."""
-        tensors = (self.key, self.token, self.child, self.first, self.item)
-        key, token, child, first, item = (x.to(device) for x in tensors)
-        return Trie(key, token, child, first, item, self.width)
-
-    def walk(self, tokens: Tensor) -> Tensor:
-        """The node that tokens (rows, t) lead to, (rows,); −1 if no sequence begins with them."""
-        node = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
-        for column in tokens.unbind(-1):
-            node = self.step(node, column)
-        return node
-
-    def step(self, node: Tensor, token: Tensor) -> Tensor:
-        """The child of every node by its token, −1 if there is none."""
-        wanted = node * self.width + token
-        edge = torch.searchsorted(self.key, wanted).clamp(max=len(self.key) - 1)
-        exists = (node >= 0) & (token < self.width) & (self.key[edge] == wanted)
-        return torch.where(exists, self.child[edge], -1)
-
-    def children(self, node: Tensor, symbols: int) -> Tensor:
-        """Which tokens lead from nodes (rows,) to another, (rows, symbols)."""
-        known = node.clamp(min=0)
-        count = torch.where(node < 0, 0, self.first[known + 1] - self.first[known])
-        row = torch.arange(len(node), device=node.device).repeat_interleave(count)
-        before = (count.cumsum(0) - count)[row]  # edges of the rows above
-        edge = self.first[known][row] + torch.arange(len(row), device=node.device) - before
-        mask = torch.zeros(len(node), symbols, dtype=torch.bool, device=node.device)
-        mask[row, self.token[edge]] = True
-        return mask
-
-    def item_at(self, node: Tensor) -> Tensor:
-        """The sequence that ends at each node, −1 if none does, or if there is no node."""
-        return torch.where(node < 0, -1, self.item[node.clamp(min=0)])
-
-
-def make_trie(sequences: Sequence[tuple[int, ...]]) -> Trie:
-    """The tree of the prefixes of token sequences."""
-    nodes: dict[tuple[int, ...], int] = {(): 0}
-    for sequence in sequences:
-        for t in range(1, len(sequence) + 1):
-            nodes.setdefault(sequence[:t], len(nodes))
-    edges = sorted((nodes[path[:-1]], path[-1], node) for path, node in nodes.items() if path)
-    parent, token, child = torch.tensor(edges).unbind(-1)
-    width = int(token.max()) + 1
-    item = torch.full((len(nodes),), -1)
-    item[torch.tensor([nodes[sequence] for sequence in sequences])] = torch.arange(len(sequences))
-    first = torch.searchsorted(parent.contiguous(), torch.arange(len(nodes) + 1))
-    return Trie(parent * width + token, token, child, first, item, width)
-
-
 class Catalogue:
     r"""Token sequences of which every completion is one, such as the products of a shop.
 
@@ -105,7 +44,7 @@ class Catalogue:
         return self.lengths[-1]
 
     def allowed(self, tokens: Tensor, symbols: int, end: int | None) -> Tensor:
-        """Which tokens may follow ``tokens`` (rows, t), (rows, symbols); ``end`` where an item ends."""
+        """Return which tokens may follow ``tokens`` (rows, t), (rows, symbols); ``end`` after an item."""
         self.trie = self.trie.to(tokens.device)
         node = self.trie.walk(tokens)
         mask = self.trie.children(node, symbols)
@@ -114,7 +53,7 @@ class Catalogue:
         return mask
 
     def index(self, value: Tensor) -> Tensor:
-        """The longest item that each completion begins with, (*batch,) of (*batch, n); −1 for none.
+        """Return the longest item that each completion (*batch, n) begins with, (*batch,); −1 for none.
 
         Args:
             value: completions, as :func:`sample_completions` returns.
@@ -129,7 +68,7 @@ class Catalogue:
         return found
 
     def check(self, tokens: Tokens, symbols: int, max_new_tokens: int) -> None:
-        """Every item is a completion of the model."""
+        """Check that every item is a completion of the model."""
         if self.trie.width > symbols:
             raise ValueError(
                 f"an item has the token {self.trie.width - 1}, but the model has {symbols} tokens; "
@@ -169,3 +108,64 @@ def _check_items(paths: list[tuple[int, ...]]) -> None:
                 "one out, or give it tokens of its own."
             )
         seen[path] = number
+
+
+class Trie(NamedTuple):
+    """A tree of prefixes: nodes are numbered from the root, 0; edges are sorted by parent and token."""
+
+    key: Tensor  # (edges,), parent · width + token
+    token: Tensor  # (edges,)
+    child: Tensor  # (edges,)
+    first: Tensor  # (nodes + 1,), the first edge of every node
+    item: Tensor  # (nodes,), the sequence that ends there, −1 if none does
+    width: int  # more than the largest token
+
+    def to(self, device: torch.device) -> Trie:
+        """Return the same tree on a device."""
+        tensors = (self.key, self.token, self.child, self.first, self.item)
+        key, token, child, first, item = (x.to(device) for x in tensors)
+        return Trie(key, token, child, first, item, self.width)
+
+    def walk(self, tokens: Tensor) -> Tensor:
+        """Return the node that tokens (rows, t) lead to, (rows,); −1 if no sequence begins with them."""
+        node = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
+        for column in tokens.unbind(-1):
+            node = self.step(node, column)
+        return node
+
+    def step(self, node: Tensor, token: Tensor) -> Tensor:
+        """Return the child of every node by its token, −1 if there is none."""
+        wanted = node * self.width + token
+        edge = torch.searchsorted(self.key, wanted).clamp(max=len(self.key) - 1)
+        exists = (node >= 0) & (token < self.width) & (self.key[edge] == wanted)
+        return torch.where(exists, self.child[edge], -1)
+
+    def children(self, node: Tensor, symbols: int) -> Tensor:
+        """Return which tokens lead from nodes (rows,) to another, (rows, symbols)."""
+        known = node.clamp(min=0)
+        count = torch.where(node < 0, 0, self.first[known + 1] - self.first[known])
+        row = torch.arange(len(node), device=node.device).repeat_interleave(count)
+        before = (count.cumsum(0) - count)[row]  # edges of the rows above
+        edge = self.first[known][row] + torch.arange(len(row), device=node.device) - before
+        mask = torch.zeros(len(node), symbols, dtype=torch.bool, device=node.device)
+        mask[row, self.token[edge]] = True
+        return mask
+
+    def item_at(self, node: Tensor) -> Tensor:
+        """Return the sequence that ends at each node, −1 if none does, or if there is no node."""
+        return torch.where(node < 0, -1, self.item[node.clamp(min=0)])
+
+
+def make_trie(sequences: Sequence[tuple[int, ...]]) -> Trie:
+    """Return the tree of the prefixes of token sequences."""
+    nodes: dict[tuple[int, ...], int] = {(): 0}
+    for sequence in sequences:
+        for t in range(1, len(sequence) + 1):
+            nodes.setdefault(sequence[:t], len(nodes))
+    edges = sorted((nodes[path[:-1]], path[-1], node) for path, node in nodes.items() if path)
+    parent, token, child = torch.tensor(edges).unbind(-1)
+    width = int(token.max()) + 1
+    item = torch.full((len(nodes),), -1)
+    item[torch.tensor([nodes[sequence] for sequence in sequences])] = torch.arange(len(sequences))
+    first = torch.searchsorted(parent.contiguous(), torch.arange(len(nodes) + 1))
+    return Trie(parent * width + token, token, child, first, item, width)

@@ -6,25 +6,19 @@ the model's own distribution (temperature 1, all tokens), unless a logits proces
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from swor._checks import check_k
+from swor._checks import check_count
 from swor.integrations.transformers._head import Head, Processor
-from swor.integrations.transformers._networks import evaluating, network, underlying
+from swor.integrations.transformers._networks import evaluating, network_of, underlying
 from swor.integrations.transformers._policy import CompletionPolicy
-from swor.integrations.transformers._prompts import (
-    Prompts,
-    check_max_new_tokens,
-    check_prompts,
-    tokens_of,
-    vocabulary,
-)
-from swor.integrations.transformers._ranks import ranks_of
+from swor.integrations.transformers._prompts import Prompts, check_prompts, tokens_of, vocabulary
+from swor.integrations.transformers._ranks import Ranks, ranks_of
 from swor.integrations.transformers._scoring import Scorer, check_value
 from swor.integrations.transformers.catalogue import Catalogue
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
@@ -99,13 +93,9 @@ def sample_completions(
     >>> s.value.shape, s.log_p.shape
     (torch.Size([2, 4, 5]), torch.Size([2, 4]))
     """
-    check_k(k)
-    special = tokens_of(model, eos_token_id, pad_token_id)
-    prompts = Prompts(input_ids, attention_mask, special)
-    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
-    with drawing as policy:
-        sample = stochastic_beam_search(policy, k, generator=generator)
-    return policy.filled(sample)
+    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    draw = partial(stochastic_beam_search, k=k, generator=generator)
+    return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
 
 def ancestral_completions(
@@ -127,13 +117,9 @@ def ancestral_completions(
     The completions have the distribution of ``model.generate(do_sample=True, num_return_sequences=k)``.
     The arguments and the result are those of :func:`sample_completions`.
     """
-    check_k(k)
-    special = tokens_of(model, eos_token_id, pad_token_id)
-    prompts = Prompts(input_ids, attention_mask, special)
-    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
-    with drawing as policy:
-        sample = ancestral_sample(policy, k, generator=generator)
-    return policy.filled(sample)
+    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    draw = partial(ancestral_sample, k=k, generator=generator)
+    return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
 
 def beam_completions(
@@ -155,13 +141,9 @@ def beam_completions(
     search is deterministic. Completions are ranked by their probability, without a length penalty; k = 1 is
     greedy decoding.
     """
-    check_k(k)
-    special = tokens_of(model, eos_token_id, pad_token_id)
-    prompts = Prompts(input_ids, attention_mask, special)
-    drawing = _drawing(model, prompts, max_new_tokens, logits_processor, catalogue, chunk)
-    with drawing as policy:
-        sample = beam_search(policy, k)
-    return policy.filled(sample)
+    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    draw = partial(beam_search, k=k)
+    return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
 
 def completion_log_probs(
@@ -200,41 +182,49 @@ def completion_log_probs(
     Returns:
         (batch, k)
     """
-    special = tokens_of(model, eos_token_id, pad_token_id)
-    mask = check_prompts(model, Prompts(input_ids, attention_mask, special))
+    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
     check_value(value, len(input_ids))
+    length = value.shape[-1] if catalogue is None else max(value.shape[-1], catalogue.length)
     ranks = ranks_of(model, input_ids.device)
-    encoded = network(model, input_ids, mask, sharded=ranks is not None)
-    checkpointing = underlying(model).is_gradient_checkpointing and model.training
-    cached = ranks is None and not checkpointing
-    if catalogue is not None:
-        catalogue.check(special, vocabulary(model), max(value.shape[-1], catalogue.length))
-    head = Head(encoded, special, processor=logits_processor, catalogue=catalogue)
-    return Scorer(encoded, head, special, cached=cached, chunk=chunk).log_prob(value)
+    scorer = _scorer(model, prompts, length, ranks, logits_processor, catalogue, chunk)
+    return scorer.log_prob(value)
 
 
-@contextmanager
-def _drawing(
+def _complete(
     model: PreTrainedModel,
     prompts: Prompts,
     max_new_tokens: int,
+    draw: Callable[[CompletionPolicy], Sample],
     processor: Processor | None,
     catalogue: Catalogue | None,
     chunk: int | None,
-) -> Iterator[CompletionPolicy]:
-    """Provide the policy to draw from, with dropout disabled."""
-    check_max_new_tokens(max_new_tokens)
+) -> Sample:
+    """Draw completions, with dropout disabled."""
+    check_count("max_new_tokens", max_new_tokens)
+    with evaluating(model):
+        ranks = ranks_of(model, prompts.input_ids.device)
+        scorer = _scorer(model, prompts, max_new_tokens, ranks, processor, catalogue, chunk)
+        policy = CompletionPolicy(scorer, max_new_tokens, ranks=ranks)
+        sample = draw(policy)
+        policy.finish()
+    return policy.filled(sample)
+
+
+def _scorer(
+    model: PreTrainedModel,
+    prompts: Prompts,
+    length: int,
+    ranks: Ranks | None,
+    processor: Processor | None,
+    catalogue: Catalogue | None,
+    chunk: int | None,
+) -> Scorer:
+    """Check the arguments, and return the scorer of completions of up to ``length`` tokens."""
     mask = check_prompts(model, prompts)
     if catalogue is not None:
-        catalogue.check(prompts.tokens, vocabulary(model), max_new_tokens)
-    with evaluating(model):
-        ranks = ranks_of(model, mask.device)
-        encoded = network(model, prompts.input_ids, mask, sharded=ranks is not None)
-        head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
-        # A model that is spread over ranks is called once for a gradient.
-        scorer = Scorer(encoded, head, prompts.tokens, cached=ranks is None, chunk=chunk)
-        policy = CompletionPolicy(
-            encoded, max_new_tokens, prompts.tokens, head, scorer, ranks=ranks
-        )
-        yield policy
-        policy.finish()
+        catalogue.check(prompts.tokens, vocabulary(model), length)
+    encoded = network_of(model, prompts.input_ids, mask, sharded=ranks is not None)
+    head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
+    # A model that is spread over ranks is called once for a gradient.
+    checkpointing = underlying(model).is_gradient_checkpointing and model.training
+    return Scorer(head, cached=ranks is None and not checkpointing, chunk=chunk)

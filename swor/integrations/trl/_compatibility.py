@@ -1,7 +1,7 @@
-"""What the trainer asks of TRL: methods that it overrides, attributes that it reads.
+"""Checks that TRL has the methods that the trainer overrides and the attributes that it reads.
 
-TRL releases a version about every two weeks, and most of them change nothing here. So what is called is
-looked at, rather than the number of the version.
+TRL releases a version about every two weeks, and most of them change nothing here. The signatures are
+therefore checked, rather than the version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ = [
 
 
 def check_methods() -> None:
-    """The methods of ``RLOOTrainer`` that the trainer overrides have the arguments that it expects."""
+    """Check that the methods of ``RLOOTrainer`` that the trainer overrides have the expected arguments."""
     installed = _version()
     from trl import RLOOTrainer
 
@@ -41,7 +41,7 @@ def check_methods() -> None:
 
 
 def check_attributes(trainer: Any) -> None:
-    """The trainer has what is read from it."""
+    """Check that the trainer has the attributes that are read."""
     missing = [name for name in READ if not hasattr(trainer, name)]
     if missing:
         raise AttributeError(
@@ -51,7 +51,7 @@ def check_attributes(trainer: Any) -> None:
 
 
 def accepted(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Those options that are not None, all of which the function must know."""
+    """Return the options that are not None; it is an error if the function does not take one of them."""
     chosen = {name: value for name, value in given.items() if value is not None}
     unknown = sorted(set(chosen) - set(parameters(function)))
     if unknown:
@@ -63,12 +63,12 @@ def accepted(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, A
 
 
 def known(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Those options that the function knows; older versions do without the others."""
+    """Return the options that the function takes; older versions do without the others."""
     return {name: value for name, value in given.items() if name in parameters(function)}
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of a function's arguments, without self."""
+    """Return the names of a function's arguments, without self."""
     return [name for name in inspect.signature(function).parameters if name != "self"]
 
 

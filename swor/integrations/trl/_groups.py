@@ -1,4 +1,4 @@
-"""Completions in groups, one per prompt: their advantages, their prompts, their ends."""
+"""Completions in groups, one group per prompt: their advantages, their prompts, their ends."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def weighted(sample: Sample, advantages: Tensor) -> Tensor:
 
 
 def best_of_weighted(sample: Sample, advantages: Tensor, reward: Tensor, m: int) -> Tensor:
-    r"""$k c_s$ of the best of m rewards, and $k w_s (g_s - b_s)$ of what else is in the advantages.
+    r"""$k c_s$ of the best of m rewards, plus $k w_s (g_s - b_s)$ of the rest of the advantages.
 
-    That is $g_s = -\beta \log(p_s / p_{\text{ref}, s})$, the KL penalty of TRL, which is a mean over
+    The rest is $g_s = -\beta \log(p_s / p_{\text{ref}, s})$, the KL penalty of TRL, which is a mean over
     completions whatever the rewards are.
 
     Args:
@@ -54,7 +54,7 @@ def best_of_weighted(sample: Sample, advantages: Tensor, reward: Tensor, m: int)
 
 
 def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
-    """One prompt of each group of k equal ones.
+    """Return one prompt of each group of k equal ones.
 
     >>> one_of_each([[1, 2], [1, 2], [3], [3]], 2)
     [[1, 2], [3]]
@@ -70,7 +70,7 @@ def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
 
 
 def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:
-    """Completions up to the first end, which they keep.
+    """Return completions up to their first end token, which is included.
 
     >>> cut([[5, 0, 9], [5, 6, 7]], [0])
     [[5, 0], [5, 6, 7]]
@@ -80,7 +80,7 @@ def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]
 
 
 def padded(prompts: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Prompts (batch, tokens), padded on the left, and their attention mask.
+    """Return prompts (batch, tokens), padded on the left, and their attention mask.
 
     >>> padded([[5, 6], [7]], 0)
     (tensor([[5, 6],

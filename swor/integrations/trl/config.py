@@ -1,4 +1,4 @@
-"""Settings of the trainer: those of TRL, and what to train for."""
+"""Settings of the trainer: those of TRL, of which it refuses some, and the objective."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from dataclasses import dataclass, field
 from trl import RLOOConfig
 
 from swor._checks import check_count
+
+# Settings of TRL with which completions would be drawn from another distribution, or in another way.
+PLAIN = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": None,
+    "repetition_penalty": 1.0,
+    "generation_kwargs": None,
+    "use_transformers_continuous_batching": False,
+    "use_transformers_paged": False,
+}
 
 
 @dataclass
@@ -56,3 +67,20 @@ class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checke
                 f"best_of is {self.best_of} and normalize_advantages True; expected False, since TRL "
                 "scales by the spread of the advantages of the mean reward. Leave one of them out."
             )
+
+
+def check_settings(args: RLOOConfig) -> None:
+    """Check that completions are drawn from the model itself, at a temperature."""
+    for name, value in PLAIN.items():
+        given = getattr(args, name, value)  # some versions of TRL have it, some do not
+        if given != value:
+            raise ValueError(
+                f"{name} is {given!r}; expected {value!r}: UnorderedSetTrainer samples from the model "
+                "itself, with sample_completions. Leave it out."
+            )
+    if args.use_vllm:
+        raise ValueError(
+            "use_vllm is True; expected False: TRL asks vLLM for independent completions, and distinct "
+            "ones need the probabilities of the next token at every step. Leave it out, so that the "
+            "model itself draws them, or train in a loop of your own with swor.integrations.vllm."
+        )

@@ -15,14 +15,8 @@ from trl.models import unwrap_model_for_generation
 from swor.diagnostics.groups import group_statistics
 from swor.integrations.transformers import sample_completions
 from swor.integrations.trl._compatibility import accepted, check_attributes, known
-from swor.integrations.trl._groups import (
-    best_of_weighted,
-    cut,
-    one_of_each,
-    padded,
-    weighted,
-)
-from swor.integrations.trl._settings import check_settings
+from swor.integrations.trl._groups import best_of_weighted, cut, one_of_each, padded, weighted
+from swor.integrations.trl.config import check_settings
 from swor.rules.best_of import best_of
 from swor.rules.unordered_set import unordered_set
 
@@ -139,7 +133,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
 
     @contextmanager
     def _whole_model(self) -> Iterator[PreTrainedModel]:
-        """The model without what training has wrapped around it, as TRL generates with it."""
+        """Provide the model without the wrappers of training, as TRL generates with it."""
         options = {
             "gather_deepspeed3_params": self.args.ds3_gather_for_generation,
             "gradient_checkpointing_kwargs": self.args.gradient_checkpointing_kwargs,
@@ -184,7 +178,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         return batch
 
     def _weighted(self, advantages: Tensor) -> Tensor:
-        """The advantages of the unordered set estimator, or of the best of m."""
+        """Return the advantages of the unordered set estimator, or of the best of m."""
         if self._best_of is None:
             return weighted(self._sample, advantages)
         reward = self._group_rewards()
@@ -193,7 +187,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         return best_of_weighted(self._sample, advantages, reward, self._best_of)
 
     def _group_rewards(self) -> Tensor:
-        """The rewards of this process, (batch, k)."""
+        """Return the rewards of this process, (batch, k)."""
         rewards: Tensor = self._rewards.view(-1, self._sample.k)
         return rewards.to(self._sample.log_p.dtype)
 

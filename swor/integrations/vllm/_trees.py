@@ -1,8 +1,9 @@
-"""The trees of what was drawn, beside the engine: they outlive the requests that they are made of.
+"""The trees of the completions that were drawn, which outlive the requests to the engine.
 
-A request is one draw from the tree of its prompt. The engine shows it the logits of every next token,
-which it replaces by the log of the mass that is left of them, and the token that came of it in the
-step after. The last token of a completion ends the request, so that the caller has to tell it.
+A request is one draw from the tree of its prompt. At each step the engine passes the logits of the next
+token, and the request returns the log of the remaining mass of every token. The engine passes the sampled
+token with the next step. The last token of a completion has no next step, so the caller passes it to
+``finish``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Request:
     log_left: Tensor | None = None  # of all tokens in the step that has no token yet, (symbols,)
 
     def process(self, count: int, last: int, logits: Tensor) -> Tensor:
-        """Logits of the next token, of the completions that were not drawn before.
+        """Return the logits of the next token, given that the completion was not drawn before.
 
         Args:
             count: the number of tokens so far.
@@ -52,7 +53,7 @@ class Request:
         return self.log_left
 
     def finish(self, tokens: list[int]) -> float:
-        """Mark the completion as drawn; returns its log-probability."""
+        """Mark the completion as drawn, and return its log-probability."""
         self._follow(len(tokens), tokens[-1])
         use_up(self.steps, self._node())
         return sum(step.log_p for step in self.steps)
@@ -61,7 +62,7 @@ class Request:
         return self.steps[-1].child if self.steps else self.root
 
     def _log_probs(self, logits: Tensor) -> Tensor:
-        """In double precision: log-probabilities near 0 keep their digits."""
+        """Return log-probabilities in double precision, so that those near 0 keep their digits."""
         logits = logits.double() / self.temperature
         if self.top_k is not None and self.top_k < len(logits):
             kept = logits.topk(self.top_k)
@@ -103,7 +104,7 @@ class Trees:
         self.requests: dict[str, Request] = {}
 
     def request(self, settings: dict[str, Any]) -> Request:
-        """The request that the settings describe: a new one, or the one that is resumed."""
+        """Return the request that the settings describe: a new one, or the one that is resumed."""
         name, draw = settings["tree"], settings["draw"]
         key = f"{name}/{draw}"
         if key not in self.requests:
@@ -112,7 +113,7 @@ class Trees:
         return self.requests[key]
 
     def finish(self, name: str, draw: int, tokens: list[int]) -> Completion | None:
-        """The completion that a request has drawn; None if its logits were seen elsewhere."""
+        """Return the completion that a request has drawn; None if another worker processed its logits."""
         request = self.requests.pop(f"{name}/{draw}", None)
         if request is None or request.log_left is None:
             return None
@@ -127,4 +128,4 @@ class Trees:
                 del self.requests[key]
 
 
-TREES = Trees()  # of this process: the engine makes the objects that use it by itself
+TREES = Trees()  # one object per process, because the engine makes the objects that use it

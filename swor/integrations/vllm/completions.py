@@ -1,8 +1,8 @@
-r"""Distinct completions of prompts from a running engine, as many as turn out to be needed.
+"""Distinct completions of prompts from a running engine, whose number need not be known in advance.
 
-Every draw is one request per prompt to the engine, whose cache of prefixes spares it what it has
-computed before. A logits processor keeps the tree of what was drawn and leaves it out
-(:mod:`swor.samplers._tree`), so that no token is spent on a completion that is there already.
+Every draw is one request per prompt to the engine, whose cache of prefixes avoids repeated computation.
+A logits processor keeps the tree of all draws (:mod:`swor.samplers._tree`) and leaves them out, so that no
+token is spent on a completion that was drawn before.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from torch import Tensor
 from swor._checks import check_count, check_k
 from swor.integrations.vllm._trees import Completion
 from swor.integrations.vllm.engine import Prompt, check_engine, check_settings, own_pad_token_id
-from swor.samplers._distinct import threshold
-from swor.types import Sample, Scheme
+from swor.samplers._distinct import threshold, to_sample
+from swor.samplers._tables import DistinctValues
+from swor.types import Sample
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from vllm import LLM, SamplingParams
 
 
@@ -97,7 +96,7 @@ class DistinctCompletions:
             self._add([list(output.outputs[0].token_ids) for output in outputs])
 
     def sample(self) -> Sample:
-        """All completions so far, in the order drawn.
+        """Return all completions so far, in the order drawn.
 
         Returns:
             A sample whose ``value`` (batch, k, max_new_tokens) has token ids, without the prompt.
@@ -110,31 +109,21 @@ class DistinctCompletions:
         log_p = torch.stack(self._log_p, dim=-1)
         if self._kappa is None:
             self._kappa = threshold(log_p, self.log_rest, self.generator)
-        return Sample(
-            value=torch.stack(self._value, dim=1),
-            log_p=log_p.float(),
-            log_rest=self.log_rest.float(),
-            kappa=self._kappa.float(),
-            scheme=Scheme.WITHOUT_REPLACEMENT,
-        )
+        value = torch.stack(self._value, dim=1)
+        return to_sample(DistinctValues(value, log_p, self.log_rest, self._kappa), log_p.float())
 
     def close(self) -> None:
-        """Make the engine forget what was drawn."""
+        """Make the engine forget the trees."""
         self.llm.collective_rpc("swor_forget", args=(self._names,))
 
     def __enter__(self) -> DistinctCompletions:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _parameters(self) -> list[SamplingParams]:
-        """Of one request per prompt."""
+        """Return the parameters of one request per prompt."""
         from vllm import SamplingParams
 
         seeds: list[int | None] = [None] * len(self.prompts)
@@ -164,7 +153,7 @@ class DistinctCompletions:
         self._kappa = None
 
     def _finish(self, calls: list[tuple[str, int, list[int]]]) -> list[Completion]:
-        """Of several workers, those count that saw the logits."""
+        """Return the completions from a worker that processed the logits."""
         answers = self.llm.collective_rpc("swor_finish", args=(calls,))
         seen = [answer for answer in answers if None not in answer]
         if not seen:
@@ -196,20 +185,10 @@ def sample_completions(
     pad_token_id: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Sample:
-    r"""$k$ different completions of every prompt, a sample without replacement from a vLLM engine.
+    r"""Draw $k$ different completions of every prompt, a sample without replacement from a vLLM engine.
 
-    As :func:`swor.integrations.transformers.sample_completions`, for a model that an engine serves.
-
-    Args:
-        llm: the engine, made with ``LLM(model, **swor.integrations.vllm.ENGINE)``.
-        prompts: one or more, each a text or a list of token ids.
-        k: the number of completions per prompt.
-        max_new_tokens: the largest number of tokens of a completion.
-        temperature: that the logits are divided by.
-        top_k: the number of tokens that are possible in every step; None for all of them.
-        stop_token_ids: tokens that end a completion, besides the model's own.
-        pad_token_id: fills up completions that have ended; None for the model's own.
-        generator: the source of randomness; None for the engine's own.
+    Use it in place of :func:`swor.integrations.transformers.sample_completions` for a model that an engine
+    serves. All other arguments are those of :class:`DistinctCompletions`.
 
     Returns:
         A sample as that of :meth:`DistinctCompletions.sample`.

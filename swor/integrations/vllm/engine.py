@@ -1,4 +1,4 @@
-"""What an engine has to be made with, and what it must not do."""
+"""The settings that an engine must be made with, and checks of an engine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 Prompt = str | Sequence[int]  # text, or token ids
 
-PROCESSOR = "swor.integrations.vllm.processor:DistinctProcessor"
-WORKER = "swor.integrations.vllm.processor.TreeWorker"
+PROCESSOR = "swor.integrations.vllm._processor:DistinctProcessor"
+WORKER = "swor.integrations.vllm._processor.TreeWorker"
 ENGINE: dict[str, Any] = {"logits_processors": [PROCESSOR], "worker_extension_cls": WORKER}
 
 
 def check_engine(llm: LLM) -> None:
-    """The engine has the processor, and makes one token at a time in one place."""
+    """Check that the engine has the processor, and generates one token at a time in one place."""
     config = llm.llm_engine.vllm_config
     processors = config.model_config.logits_processors or ()
     if PROCESSOR not in processors or not config.parallel_config.worker_extension_cls:
@@ -42,7 +42,7 @@ def check_engine(llm: LLM) -> None:
 def check_settings(
     prompts: Sequence[Prompt], max_new_tokens: int, temperature: float, top_k: int | None
 ) -> None:
-    """There are prompts, and the settings define a distribution."""
+    """Check that there are prompts, and that the settings define a distribution."""
     if isinstance(prompts, str) or len(prompts) == 0:
         raise ValueError(
             f"prompts is {prompts!r}; expected a list of one or more, each a text or token ids."
@@ -57,7 +57,7 @@ def check_settings(
 
 
 def own_pad_token_id(llm: LLM) -> int:
-    """The model's own token for padding; if it has none, the one that ends completions, or 0."""
+    """Return the model's own token for padding; if it has none, the one that ends completions, or 0."""
     config = llm.llm_engine.vllm_config.model_config.hf_config
     for name in ("pad_token_id", "eos_token_id"):
         given = getattr(config, name, None)

@@ -41,20 +41,20 @@ from swor.math._integral import integrand, nodes_for
 LARGEST_PART = 2**22  # numbers in the series that are kept for a part of the batch
 
 
-class Nodes(NamedTuple):
+class Factors(NamedTuple):
     """The factors of all outcomes at all nodes, for the scaled variable."""
 
-    first: Tensor  # (k, batch, nodes), p / v: what the first draw of an outcome counts
-    again: Tensor  # (k, batch, nodes), p: what each further draw of it counts
+    first: Tensor  # (k, batch, nodes), p / v: the factor of the first draw of an outcome
+    again: Tensor  # (k, batch, nodes), p: the factor of each further draw of it
     log_f: Tensor  # (batch, nodes), the weights of the quadrature for p(S), which sum to 1
     log_x: Tensor  # (batch, nodes), the scale of the variable
 
     def weight(self, n: int) -> Tensor:
-        """What the coefficient of the n-th power counts at each node, (batch, nodes)."""
+        """The weight of the coefficient of the n-th power at each node, (batch, nodes)."""
         return torch.exp(self.log_f - n * self.log_x + math.lgamma(n + 1))
 
 
-def nodes_of(draws: Draws, m: int, *, left_out: int) -> Nodes:
+def factors_of(draws: Draws, m: int, *, left_out: int) -> Factors:
     """The factors for m draws.
 
     Args:
@@ -71,7 +71,7 @@ def nodes_of(draws: Draws, m: int, *, left_out: int) -> Nodes:
     log_first = torch.where(covered.unsqueeze(-1), log_p, log_first)
     log_total = log_first.logsumexp(-2)
     log_x = math.log(m) - log_total.masked_fill(log_total == -torch.inf, 0.0)  # nothing to draw
-    return Nodes(
+    return Factors(
         first=torch.exp(log_first + log_x.unsqueeze(-2)).movedim(-2, 0),
         again=torch.exp(log_p + log_x.unsqueeze(-2)).movedim(-2, 0),
         log_f=torch.where(covered, 0.0, f.log_f).log_softmax(-1),
@@ -80,7 +80,7 @@ def nodes_of(draws: Draws, m: int, *, left_out: int) -> Nodes:
 
 
 def _impossible(draws: Draws) -> int:
-    """The most outcomes of an element that are no part of the race, where that may be looked at."""
+    """The largest number of impossible outcomes of an element of the batch; 0 if it may not be inspected."""
     if not may_inspect(draws.log_p) or not draws.log_p.numel():
         return 0
     return int((draws.log_p == -torch.inf).sum(-1).max())
@@ -104,7 +104,7 @@ def node_count(dtype: torch.dtype, k: int, left: int) -> int:
 
 
 def more(again: Tensor, series: Tensor) -> Tensor:
-    r"""$\frac{e^{\beta x} - 1}{\beta}$ times a series: what the draws of one more outcome add to it.
+    r"""$\frac{e^{\beta x} - 1}{\beta}$ times a series: the contribution of the draws of one more outcome.
 
     Args:
         again: $\beta$, (*shape).
@@ -140,20 +140,20 @@ def sums(draws: Draws, f: Tensor, m: int, *, gradient: bool) -> tuple[Tensor, Te
 
 
 def _sums(draws: Draws, f: Tensor, m: int, gradient: bool) -> tuple[Tensor, Tensor]:
-    nodes, f = nodes_of(draws, m, left_out=m + 1), f.mT.unsqueeze(-1)
-    baseline = _Baseline(draws.enough.unsqueeze(-1), m * torch.exp(-nodes.log_x), m)
-    prefix = _prefixes(nodes, f, baseline, gradient=gradient)
-    weight = _integrate(prefix.weight, nodes.weight(m))
+    factors, f = factors_of(draws, m, left_out=m + 1), f.mT.unsqueeze(-1)
+    baseline = _Baseline(draws.enough.unsqueeze(-1), m * torch.exp(-factors.log_x), m)
+    prefix = _prefixes(factors, f, baseline, gradient=gradient)
+    weight = _integrate(prefix.weight, factors.weight(m))
     if not gradient:
         return weight, weight
-    return weight, _integrate(_coefficients(nodes, f, baseline, prefix), nodes.weight(m))
+    return weight, _integrate(_coefficients(factors, f, baseline, prefix), factors.weight(m))
 
 
 class _Baseline(NamedTuple):
     """The power of x for the baseline: m, or m − 1 where the sample has no room for another draw."""
 
     enough: Tensor  # (batch, 1)
-    scale: Tensor  # (batch, nodes), what the power m counts in units of the power m − 1
+    scale: Tensor  # (batch, nodes), the weight of the power m in units of the power m − 1
     m: int
 
     def of(self, series: Tensor) -> Tensor:
@@ -168,20 +168,18 @@ class _Baseline(NamedTuple):
 
 
 class _Prefixes(NamedTuple):
-    """What the draws up to each outcome tell, each a list over the outcomes."""
+    """Sums over the draws up to each outcome, each a list over the outcomes."""
 
     weight: list[Tensor]  # (batch, nodes), of the best draw being s
     including: list[Tensor]  # (m + 1, batch, nodes), e^{p_s x} P_{s-1}
-    lost: list[
-        Tensor
-    ]  # (batch, nodes), the part of the baseline in which s is the best, or one below
+    lost: list[Tensor]  # (batch, nodes), the part of the baseline where s or one below is the best
 
 
-def _prefixes(nodes: Nodes, f: Tensor, baseline: _Baseline, *, gradient: bool) -> _Prefixes:
-    m, prefix = baseline.m, constant(torch.ones_like(nodes.log_f), baseline.m)
-    lower = torch.zeros_like(nodes.log_f)
+def _prefixes(factors: Factors, f: Tensor, baseline: _Baseline, *, gradient: bool) -> _Prefixes:
+    m, prefix = baseline.m, constant(torch.ones_like(factors.log_f), baseline.m)
+    lower = torch.zeros_like(factors.log_f)
     found = _Prefixes([], [], [])
-    for value, first, again in zip(f, nodes.first, nodes.again, strict=True):
+    for value, first, again in zip(f, factors.first, factors.again, strict=True):
         added = more(again, prefix)
         found.weight.append(first * added[m])
         if gradient:
@@ -193,17 +191,19 @@ def _prefixes(nodes: Nodes, f: Tensor, baseline: _Baseline, *, gradient: bool) -
     return found
 
 
-def _coefficients(nodes: Nodes, f: Tensor, baseline: _Baseline, prefix: _Prefixes) -> list[Tensor]:
+def _coefficients(
+    factors: Factors, f: Tensor, baseline: _Baseline, prefix: _Prefixes
+) -> list[Tensor]:
     m = baseline.m
     suffix = torch.zeros_like(prefix.including[0])
     coefficients = []
     for s in reversed(range(len(f))):
         including = prefix.including[s]
-        known = suffix + constant(f[s].expand_as(nodes.log_f), m)
+        known = suffix + constant(f[s].expand_as(factors.log_f), m)
         gain = (including[:m] * known[:m].flip(0)).sum(0)
         loss = prefix.lost[s] + baseline.of_product(including, suffix)
-        coefficients.append(nodes.first[s] * (gain - loss))
-        suffix = suffix + nodes.first[s] * more(nodes.again[s], known)
+        coefficients.append(factors.first[s] * (gain - loss))
+        suffix = suffix + factors.first[s] * more(factors.again[s], known)
     return coefficients[::-1]
 
 

@@ -1,4 +1,4 @@
-"""What the methods for the best of several draws are given."""
+"""The argument of the methods for the best of several draws."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class Draws(NamedTuple):
-    """A sample without replacement whose edges are taken care of, in ascending order of f.
+    """A sample without replacement in ascending order of f, with edge cases replaced.
 
     An impossible outcome has probability 0 under the target, so no draw has it, and an overwhelming
-    mass under the distribution sampled from, so it does not bear on what else is in the sample.
+    mass under the distribution sampled from, so it does not affect the other outcomes.
     """
 
     log_p: Tensor  # (*batch, k), of the target; −inf where the outcome is impossible

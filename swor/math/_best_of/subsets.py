@@ -97,7 +97,7 @@ def _owner(level: Level) -> Tensor:
 
 
 def _last(of_pairs: Tensor, level: Level) -> Tensor:
-    """What a table of the pairs (A, i) has for the last element of every subset, (subsets,)."""
+    """The entries of a table of the pairs (A, i) for the last element of every subset, (subsets,)."""
     return of_pairs[-level.shape[1] :]
 
 

@@ -22,7 +22,7 @@ from math import comb
 import torch
 from torch import Tensor
 
-from swor.math._best_of.integral import Nodes, constant, more, nodes_of, parts
+from swor.math._best_of.integral import Factors, constant, factors_of, more, parts
 from swor.math._best_of.interface import Draws
 
 
@@ -39,35 +39,35 @@ def variance(draws: Draws, f: Tensor, m: int) -> Tensor:
 
 
 def _variance(draws: Draws, f: Tensor, m: int) -> Tensor:
-    nodes = nodes_of(draws, 2 * m, left_out=2 * m)
+    factors = factors_of(draws, 2 * m, left_out=2 * m)
     gaps = f.diff(dim=-1).mT.unsqueeze(-1)
-    prefixes = _prefixes(nodes, gaps, m)
+    prefixes = _prefixes(factors, gaps, m)
     below = (gaps * torch.stack([series[0] for series in prefixes])).sum(0)
-    mean = (below * nodes.weight(m)).sum(-1)
-    joint = (_both(nodes, gaps, prefixes, m) * nodes.weight(2 * m)).sum(-1)
+    mean = (below * factors.weight(m)).sum(-1)
+    joint = (_both(factors, gaps, prefixes, m) * factors.weight(2 * m)).sum(-1)
     return (mean.square() - joint).masked_fill(draws.covered, 0.0)
 
 
-def _prefixes(nodes: Nodes, gaps: Tensor, m: int) -> list[Tensor]:
+def _prefixes(factors: Factors, gaps: Tensor, m: int) -> list[Tensor]:
     """The coefficients of the powers m to 2m of P_j, each (m + 1, batch, nodes)."""
-    prefix = constant(torch.ones_like(nodes.log_f), 2 * m)
+    prefix = constant(torch.ones_like(factors.log_f), 2 * m)
     prefixes = []
     for j in range(len(gaps)):
-        prefix = prefix + nodes.first[j] * more(nodes.again[j], prefix)
+        prefix = prefix + factors.first[j] * more(factors.again[j], prefix)
         prefixes.append(prefix[m:])
     return prefixes
 
 
-def _both(nodes: Nodes, gaps: Tensor, prefixes: list[Tensor], m: int) -> Tensor:
+def _both(factors: Factors, gaps: Tensor, prefixes: list[Tensor], m: int) -> Tensor:
     """The sum over all pairs of gaps, (batch, nodes), in units of (2m)! of the power 2m."""
     ways = [comb(n, m) / comb(2 * m, m) for n in range(m, 2 * m + 1)]
     share = torch.tensor(ways, dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
-    total = torch.zeros_like(nodes.log_f)
+    total = torch.zeros_like(factors.log_f)
     suffix = torch.zeros_like(prefixes[0])
     for j in reversed(range(len(gaps))):
         gap = constant(gaps[j].expand_as(total), m)
         pairs = (gap + 2.0 * suffix).flip(0)
         total = total + gaps[j] * (share * prefixes[j] * pairs).sum(0)
         upper = gap + suffix
-        suffix = upper + nodes.first[j] * more(nodes.again[j], upper)
+        suffix = upper + factors.first[j] * more(factors.again[j], upper)
     return total

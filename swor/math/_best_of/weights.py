@@ -89,7 +89,7 @@ def best_of_variance(log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int) 
 def ascending(f: Tensor, log_p: Tensor) -> Tensor:
     """The order by f, and by probability where f is the same, (*batch, k).
 
-    A tie is then broken by what the outcomes are, not by the order in which they were drawn.
+    A tie is then broken by the outcomes themselves, not by the order in which they were drawn.
     """
     by_p = log_p.argsort(dim=-1, stable=True)
     return by_p.gather(-1, f.gather(-1, by_p).argsort(dim=-1, stable=True))

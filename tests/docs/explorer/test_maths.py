@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from best_of_enumeration import covariance, distinct, independent
-from pages import DOCS
+from documentation import DOCS
 from torch.distributions import Categorical
 
 import swor

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from browser import browser, visit
-from pages import DOCS
+from documentation import DOCS
 
 PAGE = DOCS / "explorer" / "index.html"
 

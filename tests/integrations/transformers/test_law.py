@@ -42,7 +42,7 @@ def test_sets_of_completions_have_their_law(name, which):
 @pytest.mark.parametrize("k", [1, 3, 40])
 @pytest.mark.parametrize("name", NAMES)
 def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
-    monkeypatch.setattr("swor.samplers._race.SMALL", small)
+    monkeypatch.setattr("swor.samplers._race.LARGEST_WITHOUT_BLOCKS", small)
     ids, mask = masks(name)
     with torch.no_grad():
         sample = sample_completions(
@@ -61,7 +61,7 @@ def test_log_probabilities_and_the_mass_outside(name, k, small, monkeypatch):
 
 @pytest.mark.parametrize("small", [256, 1])
 def test_order_and_kappa_have_their_law_also_in_blocks(small, monkeypatch):
-    monkeypatch.setattr("swor.samplers._race.SMALL", small)
+    monkeypatch.setattr("swor.samplers._race.LARGEST_WITHOUT_BLOCKS", small)
     ids, mask = many("gpt2", 0)
     law = log_probs("gpt2", 0)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What the engine loads: a logits processor for both of vLLM's model runners, and calls to workers."""
+"""The classes that the engine loads: a logits processor for both model runners, and calls to workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARGUMENT = "swor"  # of SamplingParams.extra_args; requests without it are left 
 
 
 class DistinctProcessor(AdapterLogitsProcessor, LogitsProcessor):  # type: ignore[misc]
-    """Adds to the logits of tokens that were visited the log of the mass that is left of them.
+    """A logits processor that leaves out the completions that were drawn before.
 
     Which of the two model runners an engine uses depends on its model and its platform, so that this
     class has the interfaces of both: V1 gives it the tokens of a request as a list that grows, V2 the
@@ -60,13 +60,13 @@ class DistinctProcessor(AdapterLogitsProcessor, LogitsProcessor):  # type: ignor
             )
 
     def is_argmax_invariant(self) -> bool:
-        """No: what was drawn is not drawn again."""
+        """Return False: the most probable token may have no mass left."""
         return False
 
     def new_req_logits_processor(
         self, params: SamplingParams
     ) -> Callable[[list[int], Tensor], Tensor] | None:
-        """For V1: what processes the logits of a request; None for those of others."""
+        """Return, for V1, the function that processes the logits of a request; None for other requests."""
         settings = _settings(params)
         if settings is None:
             return None
@@ -78,7 +78,7 @@ class DistinctProcessor(AdapterLogitsProcessor, LogitsProcessor):  # type: ignor
         return process
 
     def add_request(self, req_idx: int, sampling_params: SamplingParams) -> bool:
-        """For V2: remember the request in a slot of the batch; whether it is one of ours."""
+        """Keep, for V2, the request in a slot of the batch, and return whether it is one of ours."""
         self.slots.pop(req_idx, None)
         settings = _settings(sampling_params)
         if settings is not None:
@@ -96,7 +96,7 @@ class DistinctProcessor(AdapterLogitsProcessor, LogitsProcessor):  # type: ignor
             if slot in self.slots
         ]
         if rows:
-            last = ctx.input_ids.tolist()  # what the model was fed is the last token
+            last = ctx.input_ids.tolist()  # the input of the model is the last token
             for row, slot in rows:
                 prompt = int(self.states.prompt_len.np[slot])
                 count = max(int(ctx.seq_lens_upper_bound_np[row]) - prompt, 0)

@@ -20,7 +20,9 @@ WAYS = ("race", "blocks", "stream")
 def draw_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the samplers of a categorical variable use one of their methods for any number of outcomes."""
     monkeypatch.setattr("swor.samplers._distinct.SPARSE", 0 if way == "stream" else 10**9)
-    monkeypatch.setattr("swor.samplers._race.SMALL", 1 if way == "blocks" else 10**9)
+    monkeypatch.setattr(
+        "swor.samplers._race.LARGEST_WITHOUT_BLOCKS", 1 if way == "blocks" else 10**9
+    )
 
 
 def ordered_law(log_p: dict, k):

@@ -1,4 +1,4 @@
-"""What tests compare of two runs: the metrics they logged, and the weights of their models."""
+"""The results that tests compare of two runs: the logged metrics, and the weights of the models."""
 
 from __future__ import annotations
 

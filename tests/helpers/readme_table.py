@@ -1,4 +1,4 @@
-"""Write the README's table of estimators from the registry: `python tests/readme_table.py README.md`."""
+"""The README's table of estimators, written from the registry by `python tests/helpers/readme_table.py`."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ CITATION = re.compile(
     r"(?P<author>[^\W\d_]+)(?: et al\.| and [^\W\d_]+(?:-[^\W\d_]+)?)? \((?P<year>\d{4}[a-z]?)\)"
     r"(?:, (?:equation|chapter)[^;]*)?"
 )
-PAGES = Path(__file__).parent.parent / "docs" / "estimators"
+PAGES = Path(__file__).parents[2] / "docs" / "estimators"
 
 
 def table() -> str:

@@ -50,7 +50,7 @@ def outcomes(experiment: Callable[[], Outcome], name: str) -> Iterator[tuple[flo
 
     Args:
         experiment: what is to be enumerated.
-        name: of the function that picks, such as "swor.samplers._tree.pick".
+        name: of the function that picks, such as "swor.samplers._tree.pick_child".
     """
     script = Script()
     with pytest.MonkeyPatch.context() as patch:

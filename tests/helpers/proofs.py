@@ -16,7 +16,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Independen
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.math.ratios import log_prob_ordered
-from swor.samplers._race import log_mass_outside
+from swor.samplers._tables import log_mass_outside
 from swor.samplers.distributions import support
 from swor.types import Cost, Scheme
 

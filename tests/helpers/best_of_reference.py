@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import comb
 
 import mpmath as mp
-from reference import counts
+from ratios_reference import counts
 
 DIGITS = 50
 

@@ -7,7 +7,7 @@ import math
 import mpmath as mp
 import pytest
 import torch
-from reference import two_levels
+from ratios_reference import two_levels
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import swor

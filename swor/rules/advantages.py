@@ -29,9 +29,10 @@ def advantages(
 
     $$\frac1k \sum_s A_s \nabla \log p_s \approx \nabla \, \text{objective}$$
 
-    The estimate is unbiased. For the mean reward, $A_s = k \, w_s (r_s - b_s)$ with the weights and the baseline
-    of :func:`swor.unordered_set`; where completions would hardly ever coincide, this is the advantage of RLOO.
-    Use it in a hook that sees k log-probabilities and k rewards of a prompt and returns k advantages.
+    The estimate is unbiased. For the mean reward, $A_s = k \, w_s (r_s - b_s)$ with the weights and the
+    baseline of :func:`swor.unordered_set`; where completions would hardly ever coincide, this is the
+    advantage of RLOO. Use it in a hook that sees k log-probabilities and k rewards of a prompt and returns
+    k advantages.
 
     Args:
         log_p: the log-probability of each completion under the distribution that it was drawn from,

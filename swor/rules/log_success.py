@@ -5,8 +5,8 @@ With $P$ the probability that one draw succeeds and $\text{pass@}m = 1 - (1 - P)
 $$\log P = -\sum_{m \ge 1} \frac{(1 - P)^m}{m} = \sum_{m \ge 1} \frac{\text{pass@}m - 1}{m}, \qquad
 \nabla \log P = \sum_{m \ge 1} \frac{\nabla \text{pass@}m}{m}.$$
 
-Every term is the best of $m$ draws, of which :mod:`swor.rules.best_of` has unbiased estimates for all $m$ up to
-the number of samples. So the sum of the first terms, up to an order $T$, is unbiased as well.
+Every term is the best of $m$ draws, of which :mod:`swor.rules.best_of` has unbiased estimates for all $m$
+up to the number of samples. So the sum of the first terms, up to an order $T$, is unbiased as well.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class LogSuccess:
     def loss(self, success: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate, to be averaged over the batch and *maximised*.
 
-        Its value is that of :meth:`mean`, and its gradient estimates $\sum_{m \le T} \nabla \text{pass@}m / m$.
+        Its value is that of :meth:`mean`, and its gradient estimates $\sum_{m \le T} \nabla \text{pass@}m
+        / m$.
 
         Args:
             success: 1 for every sample that succeeds and 0 for the others, (*batch, k).
@@ -83,7 +84,8 @@ def log_success(sample: Sample, order: int) -> LogSuccess:
         order: $T$, from 1 to k.
 
     Returns:
-        An object with ``mean(success)`` and ``loss(success, *, log_p=None)``, each (*batch,). Maximise the loss.
+        An object with ``mean(success)`` and ``loss(success, *, log_p=None)``, each (*batch,). Maximise the
+        loss.
 
     >>> import swor, torch
     >>> logits = torch.tensor([2.0, 1.0, 0.0, 0.0], requires_grad=True)
@@ -106,10 +108,11 @@ def log_success_independent(sample: Sample, success: Tensor) -> Tensor:
     $$g = \sum_i \frac{r_i - \bar r}{k \bar r} \nabla \log p_i \quad \text{if } \bar r > 0, \text{ and } 0
     \text{ otherwise}$$
 
-    Here $r_i$ is 1 for a success and $\bar r$ is the mean of the $k$ samples. The gradient is unbiased for the
-    series of :func:`log_success` of order $k - 1$: the mean score of the successes alone has order $k$, and the
-    mean score of all samples, which is subtracted unless all fail, has the mean $\nabla \text{pass@}k / k$. Use
-    it as the anchor for :func:`log_success`, or where samples hardly ever coincide.
+    Here $r_i$ is 1 for a success and $\bar r$ is the mean of the $k$ samples. The gradient is unbiased for
+    the series of :func:`log_success` of order $k - 1$: the mean score of the successes alone has order
+    $k$, and the mean score of all samples, which is subtracted unless all fail, has the mean $\nabla
+    \text{pass@}k / k$. Use it as the anchor for :func:`log_success`, or where samples hardly ever
+    coincide.
 
     Args:
         sample: drawn with replacement, (*batch, k), k ≥ 2.

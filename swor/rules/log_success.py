@@ -48,8 +48,8 @@ class LogSuccess:
     def loss(self, success: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate, to be averaged over the batch and *maximised*.
 
-        Its value is that of :meth:`mean`, and its gradient estimates $\sum_{m \le T} \nabla \text{pass@}m
-        / m$.
+        Its value is that of :meth:`mean`. Its gradient estimates
+        $\sum_{m \le T} \nabla \text{pass@}m / m$.
 
         Args:
             success: 1 for every sample that succeeds and 0 for the others, (*batch, k).
@@ -110,8 +110,8 @@ def log_success_independent(sample: Sample, success: Tensor) -> Tensor:
 
     Here $r_i$ is 1 for a success and $\bar r$ is the mean of the $k$ samples. The gradient is unbiased for
     the series of :func:`log_success` of order $k - 1$: the mean score of the successes alone has order
-    $k$, and the mean score of all samples, which is subtracted unless all fail, has the mean $\nabla
-    \text{pass@}k / k$. Use it as the anchor for :func:`log_success`, or where samples hardly ever
+    $k$, and the mean score of all samples, which is subtracted unless all fail, has the mean
+    $\nabla \text{pass@}k / k$. Use it as the anchor for :func:`log_success`, or where samples hardly ever
     coincide.
 
     Args:

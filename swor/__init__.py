@@ -28,6 +28,7 @@ from swor.estimators.score_function import (
 )
 from swor.estimators.vimco import vimco
 from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
+from swor.rules.advantages import advantages
 from swor.rules.best_of import BestOf, best_of
 from swor.rules.best_of_independent import best_of_independent
 from swor.rules.importance import (
@@ -36,6 +37,7 @@ from swor.rules.importance import (
     normalized_importance_weighted,
     risk,
 )
+from swor.rules.log_success import LogSuccess, log_success, log_success_independent
 from swor.rules.reinforce import rloo, single_sample
 from swor.rules.strata import stratified, systematic
 from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
@@ -64,11 +66,13 @@ __all__ = [
     "Estimator",
     "Factorized",
     "GroupStatistics",
+    "LogSuccess",
     "MovingAverage",
     "Sample",
     "Scheme",
     "SequenceModel",
     "Weights",
+    "advantages",
     "ancestral_sample",
     "arm",
     "arsm",
@@ -95,6 +99,8 @@ __all__ = [
     "local_unordered_set",
     "log_prob_ordered",
     "log_prob_set",
+    "log_success",
+    "log_success_independent",
     "murthy_variance",
     "normalize",
     "normalized_importance_weighted",

@@ -1,0 +1,69 @@
+"""Advantages of distinct completions: their plain mean with the scores estimates the gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from best_of_enumeration import Problem, distinct
+from torch import Tensor
+
+import swor
+
+OBJECTIVES: list[tuple[str, int | None]] = [("mean", None), ("best_of", 2), ("log_success", 3)]
+
+
+def objective(f: Tensor, log_probs: Tensor, name: str, m: int | None) -> Tensor:
+    p = log_probs.exp()
+    if name == "mean":
+        return (p * f).sum()
+    if name == "best_of":
+        return (
+            p.unsqueeze(0) * p.unsqueeze(1) * torch.maximum(f.unsqueeze(0), f.unsqueeze(1))
+        ).sum()
+    return -sum(((1 - (p * f).sum()) ** n / n for n in range(1, 4)), torch.zeros(()))
+
+
+@pytest.mark.parametrize(("name", "m"), OBJECTIVES)
+@pytest.mark.parametrize("given", [True, False])
+def test_they_are_unbiased(name: str, m: int | None, given: bool) -> None:
+    problem = Problem(5)
+    f = problem.value().detach()
+    f = (f > 0).to(f.dtype) if name == "log_success" else f
+    sample, probability = distinct(problem.log_probs, 3)
+    rest = sample.log_rest if given else None
+    a = swor.advantages(sample.log_p, f[sample.value], log_rest=rest, objective=name, m=m)
+    assert not a.requires_grad
+    estimate = (probability * (a * sample.log_p).mean(-1)).sum()
+    (found,) = torch.autograd.grad(estimate, problem.theta)
+    (exact,) = torch.autograd.grad(objective(f, problem.log_probs, name, m), problem.theta)
+    torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_without_duplicates_they_are_those_of_rloo() -> None:
+    reward = torch.tensor([3.0, 1.0, 2.0, 0.0], dtype=torch.float64)
+    log_p = torch.full((4,), -60.0, dtype=torch.float64)
+    rloo = reward - (reward.sum() - reward) / 3
+    torch.testing.assert_close(swor.advantages(log_p, reward), rloo)
+
+
+def test_under_no_grad_and_with_batch_axes() -> None:
+    log_p = torch.full((2, 3, 4), 0.1).log()
+    reward = torch.rand(2, 3, 4)
+    with torch.no_grad():
+        a = swor.advantages(log_p, reward)
+    assert a.shape == (2, 3, 4)
+    torch.testing.assert_close(a[1, 2], swor.advantages(log_p[1, 2], reward[1, 2]))
+
+
+def test_mistakes_are_explained() -> None:
+    log_p, reward = torch.tensor([0.5, 0.2]).log(), torch.ones(2)
+    with pytest.raises(ValueError, match="objective is 'max'; expected one of mean"):
+        swor.advantages(log_p, reward, objective="max")
+    with pytest.raises(ValueError, match="m is None for the objective 'best_of'"):
+        swor.advantages(log_p, reward, objective="best_of")
+    with pytest.raises(ValueError, match="m is 2 for the objective 'mean'"):
+        swor.advantages(log_p, reward, m=2)
+    with pytest.raises(ValueError, match=r"reward has shape \(3,\); expected \(2,\)"):
+        swor.advantages(log_p, torch.ones(3))
+    with pytest.raises(ValueError, match="reward contains NaN"):
+        swor.advantages(log_p, torch.tensor([1.0, torch.nan]))

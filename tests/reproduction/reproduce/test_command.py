@@ -17,7 +17,7 @@ from rich.console import Console
 
 from reproduction import cli
 from reproduction.harness.errors import UserError
-from reproduction.harness.lock import locked
+from reproduction.harness.folder import locked
 from reproduction.reproduce.command import open_folder, run, run_steps
 from reproduction.reproduce.settings import FULL, SHORT, Settings
 from reproduction.reproduce.steps import Step, all_steps

@@ -6,18 +6,15 @@ import gzip
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+import pooch
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from reproduction.harness.errors import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
 
 Name = Literal["digits", "mnist", "binarized-mnist"]
 
@@ -83,8 +80,6 @@ def _digits() -> Images:
 
 def _mnist(folder: Path) -> Images:
     """Read gzipped IDX files, which have 16 bytes of header and a byte per pixel."""
-    import numpy as np
-
     contents = (gzip.decompress(_read(MNIST_HOME, name, folder)) for name in MNIST)
     grey = (np.frombuffer(content, np.uint8, offset=16) for content in contents)
     train, test = (_rows((pixels > 127).astype(np.uint8)) for pixels in grey)
@@ -93,8 +88,6 @@ def _mnist(folder: Path) -> Images:
 
 def _binarized(folder: Path) -> Images:
     """Read text files of zeros, ones and spaces, or the packed bits of the same pixels."""
-    import numpy as np
-
     if (folder / PACKED).exists():
         train, valid, test = (_rows(np.unpackbits(bits)) for bits in _packed(folder / PACKED))
     else:
@@ -104,11 +97,9 @@ def _binarized(folder: Path) -> Images:
     return Images(train, valid, test, (28, 28))
 
 
-def _packed(path: Path) -> list[Bytes]:
-    import numpy as np
-
+def _packed(path: Path) -> list[NDArray[np.uint8]]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return [arrays[split] for split in ("train", "valid", "test")]
     except Exception as error:  # a damaged archive can raise almost anything
         raise UserError(
@@ -117,14 +108,12 @@ def _packed(path: Path) -> list[Bytes]:
         ) from error
 
 
-def _rows(pixels: Bytes) -> Tensor:
+def _rows(pixels: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(pixels.reshape(-1, 784))
 
 
 def _read(home: str, name: str, folder: Path) -> bytes:
     """Read a published file from a folder, into which it is downloaded unless it is there and whole."""
-    import pooch
-
     checksum = (MNIST | BINARIZED)[name]
     try:
         return Path(pooch.retrieve(f"{home}/{name}", checksum, name, folder)).read_bytes()
@@ -138,8 +127,6 @@ def _read(home: str, name: str, folder: Path) -> bytes:
 
 def _data_folder(given: Path | None) -> Path:
     """Return the folder that was given, or that SWOR_DATA names, or else the cache of this user."""
-    import pooch
-
     if given is None and not os.environ.get(VARIABLE):
         return Path(pooch.os_cache("swor"))
     folder = given or Path(os.environ[VARIABLE])

@@ -95,16 +95,13 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
         try:
             record = dict(json.loads(line))
             if record.pop("split") == split:
-                yield {"split": split} | {n: _number(v) for n, v in record.items()}
+                numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
+                yield {"split": split} | numbers
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"line {number} of {path} cannot be read ({error}); expected a line that training "
                 "wrote. Restore the file, or remove the line."
             ) from error
-
-
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
 
 
 def last_step(folder: Path) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -47,13 +48,12 @@ def load_model(path: Path, model: nn.Module, *, part: str = "") -> None:
         model: the whole model, or the part of it that ``part`` names.
         part: such as ``"encoder"``; the weights of other parts are not loaded.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load_model as load
 
-    _require_file(path)
     whole = nn.ModuleDict({part: model}) if part else model
     try:
-        missing, unexpected = load(whole, path, strict=False)
+        with _reading(path):
+            missing, unexpected = load(whole, path, strict=False)
         if missing or (unexpected and not part):
             raise RuntimeError(f"missing {sorted(missing)}, unexpected {unexpected}")
     except RuntimeError as error:
@@ -61,26 +61,39 @@ def load_model(path: Path, model: nn.Module, *, part: str = "") -> None:
             f"the weights in {path} are those of another model ({error}); expected those of this "
             "model, as training kept them. Give another file, or train again."
         ) from error
-    except (SafetensorError, ValueError) as error:
-        raise _unreadable(path, error) from error
 
 
 def kept_settings(path: Path, kind: type[Settings]) -> Settings:
     """Read the settings beside the weights that :func:`keep_model` wrote."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    _require_file(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            stored = json.loads((file.metadata() or {}).get("settings", "null"))
-    except (SafetensorError, ValueError) as error:
-        raise _unreadable(path, error) from error
+    with _reading(path), safe_open(path, framework="pt") as file:
+        stored = json.loads((file.metadata() or {}).get("settings", "null"))
     if not isinstance(stored, dict):
         raise UserError(
             f"{path} holds another kind of model; expected one with {kind.__name__} beside its "
             "weights. Give the file that training wrote."
         )
     return from_json(kind, stored, path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn a file that is missing or damaged into an error that names it."""
+    from safetensors import SafetensorError
+
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}; expected a model that training kept. Give another file, finish "
+            "the run, or train with --keep-every."
+        )
+    try:
+        yield
+    except (SafetensorError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read as safetensors ({error}); expected a model that training kept. "
+            "Restore the file, or train again."
+        ) from error
 
 
 def kept_name(unit: Unit, number: int) -> str:
@@ -110,18 +123,3 @@ def kept_models(run: Path, unit: Unit, wanted: Sequence[int] = ()) -> dict[int, 
             f"{missing or 'at least one'}. Train with {option}."
         )
     return {number: kept[number] for number in sorted(wanted or kept)}
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {path}; expected a model that training kept. Give another file, finish "
-            "the run, or train with --keep-every."
-        )
-
-
-def _unreadable(path: Path, error: Exception) -> UserError:
-    return UserError(
-        f"{path} cannot be read as safetensors ({error}); expected a model that training kept. "
-        "Restore the file, or train again."
-    )

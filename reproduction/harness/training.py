@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reproduction.harness.folder import create, locked, require_new
 from reproduction.harness.loop import Loop
@@ -26,17 +25,9 @@ from reproduction.harness.processes import connect, from_main, together
 from reproduction.harness.settings import TrainingSettings
 from reproduction.harness.task import Batch, Task
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 
 def run(
-    make: Callable[[], Task[Batch]],
-    settings: TrainingSettings,
-    *,
-    command: str,
-    name: str,
-    kept: DataclassInstance | None = None,
+    make: Callable[[], Task[Batch]], settings: TrainingSettings, *, command: str, name: str
 ) -> Path:
     """Train a task in the folder that the settings name, and return the folder.
 
@@ -48,7 +39,6 @@ def run(
         settings: of the run.
         command: its name on the command line.
         name: of a new folder in ``runs``, if the settings name none.
-        kept: the settings that the model is built from, which are kept beside its weights.
     """
     with together():
         accelerator = connect(settings)
@@ -59,11 +49,11 @@ def run(
     finished = train(task, path, settings, resume=settings.resume is not None)
     if accelerator.is_main_process:
         if finished:
-            keep_model(path / MODEL, task.model, kept)
+            keep_model(path / MODEL, task.model, task.model_settings)
             print(f"The run is in {path}")
         else:
-            print("Stopped at the end of a step, and saved. Continue with:", end=" ")
-            print(f"python -m reproduction {command} --resume {path}")
+            again = f"python -m reproduction {command} --resume {path}"
+            print(f"Stopped at the end of a step, and saved. Continue with: {again}")
     if not finished:
         raise KeyboardInterrupt
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -30,6 +32,7 @@ class SortingTask(Task[Tensor]):
 
     def __init__(self, settings: LMSettings) -> None:
         self.settings = settings
+        self.model_settings = replace(settings, out=None, resume=None)
         self.problem = Sorting(settings.digits, settings.base)
         self.steps, self.examples = settings.validate_every, settings.batch_size
         with torch.random.fork_rng(devices=[]):

@@ -41,13 +41,8 @@ def tsp(settings: TSPSettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = with_start(settings.resolved())
-    return run(
-        lambda: TourTask(settings),
-        settings,
-        command="tsp",
-        name=f"tsp{settings.nodes}-{settings.estimator}",
-        kept=settings.model,
-    )
+    name = f"tsp{settings.nodes}-{settings.estimator}"
+    return run(lambda: TourTask(settings), settings, command="tsp", name=name)
 
 
 def with_start(settings: TSPSettings) -> TSPSettings:

@@ -75,7 +75,7 @@ def _remembered(chunk: Tensor, folder: Path) -> Tensor:
     path = folder / f"{digest}.npy"
     if path.exists():
         with suppress(EOFError, ValueError):  # a damaged file, whose instances are solved again
-            return torch.from_numpy(np.load(path)).reshape(len(chunk))
+            return torch.from_numpy(np.load(path).reshape(len(chunk)))
     tours = torch.tensor([shortest_tour(instance) for instance in array])
     lengths = tour_length(chunk, tours.unsqueeze(1)).squeeze(1)
     with replacing(path) as draft:

@@ -42,8 +42,7 @@ def vae(settings: VAESettings) -> Path:
             return VAETask(settings, load(settings.data, settings.data_dir))
 
     name = f"vae-{settings.data}-{settings.dims}-{settings.estimator}"
-    kept = replace(settings, data_dir=None, out=None, resume=None)
-    return run(task, settings, command="vae", name=name, kept=kept)
+    return run(task, settings, command="vae", name=name)
 
 
 def vae_variance(settings: VAEVariance) -> Path:

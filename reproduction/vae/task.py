@@ -2,6 +2,8 @@ r"""The training task: minimise $-\text{ELBO} = E_q[-\log p(x \mid z)] + KL(q(z 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +22,7 @@ class VAETask(Task[Tensor]):
 
     def __init__(self, settings: VAESettings, images: Images) -> None:
         self.settings, self.images = settings, images
+        self.model_settings = replace(settings, data_dir=None, out=None, resume=None)
         self.vae = make_vae(settings, images.train.shape[-1])
         if settings.output_bias == "mean-image":
             self.vae.set_output_bias(images.train.mean(0, dtype=torch.float32))

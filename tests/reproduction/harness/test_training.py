@@ -190,7 +190,9 @@ def test_a_command_trains_in_a_folder_and_keeps_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings, model = replace(SETTINGS, epochs=1, out=tmp_path / "run"), "model.safetensors"
-    path = run(Toy, settings, command="toy", name="toy", kept=settings)
+    toy = Toy()
+    toy.model_settings = settings
+    path = run(lambda: toy, settings, command="toy", name="toy")
     assert path == tmp_path / "run"
     assert kept_settings(path / model, ToySettings) == settings
     assert f"The run is in {path}" in capsys.readouterr().out

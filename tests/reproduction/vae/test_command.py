@@ -60,7 +60,6 @@ def test_a_run_from_the_mean_image_is_recorded_and_resumed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--estimator", "none"], "there is no estimator 'none'; expected one of"),
         (["--estimator", "deterministic_sum_and_sample"], "does not apply here"),
         (["--estimator", "disarm"], "disarm does not apply here"),
         (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),

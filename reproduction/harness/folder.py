@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from reproduction.harness.errors import UserError
 
@@ -71,8 +72,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     The operating system holds the lock for this process, so that a process that was killed holds none.
     """
-    from filelock import FileLock, Timeout
-
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, TypeVar
@@ -39,6 +39,12 @@ def connect(settings: TrainingSettings, folder: Path | None = None) -> Accelerat
     """
     from accelerate import Accelerator
 
+    for name in settings.track:
+        if find_spec(name) is None:  # accelerate would leave it out
+            raise UserError(
+                f"track is {settings.track}, but {name} is not installed; expected installed packages. "
+                f"Install it with: pip install {name}"
+            )
     launched = int(os.environ.get("WORLD_SIZE", "1"))
     # Processes without a GPU are connected only if accelerate is told to use the CPU.
     alone = launched > 1 and not (torch.cuda.is_available() or torch.xpu.is_available())
@@ -54,8 +60,6 @@ def connect(settings: TrainingSettings, folder: Path | None = None) -> Accelerat
 
 def track(accelerator: Accelerator, settings: TrainingSettings, folder: Path, step: int) -> None:
     """Start the trackers; TensorBoard drops the steps after the given one, which are repeated."""
-    for name in settings.track:
-        import_module(name)  # accelerate would leave out a tracker that is not installed
     options = {
         "tensorboard": {"purge_step": step + 1} if step else {},
         "wandb": {"name": folder.name, "dir": str(folder), "config": plain(asdict(settings))},

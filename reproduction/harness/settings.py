@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -158,16 +158,18 @@ def require_same(before: Settings, now: Settings, path: Path) -> None:
         now: those that it is resumed with.
         path: the file that the former are from, for the error.
     """
-    free = may_change(now)
-    pairs = {f.name: (getattr(before, f.name), getattr(now, f.name)) for f in fields(now)}
-    changed = [
-        f"{name} was {was!r} and is {value!r}"
-        for name, (was, value) in sorted(pairs.items())
-        if was != value and name not in free
-    ]
-    if changed:
+    if changed := list(_changes(before, now)):
         raise UserError(
             f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
-            f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
-            "another run."
+            f"Resume with those of the run (only {', '.join(sorted(may_change(now)))} may change), "
+            "or start another run."
         )
+
+
+def _changes(before: Settings, now: Settings, prefix: str = "") -> Iterator[str]:
+    for f in fields(now):
+        was, value = getattr(before, f.name), getattr(now, f.name)
+        if is_dataclass(value):
+            yield from _changes(was, value, f"{prefix}{f.name}.")
+        elif was != value and f.name not in may_change(now):
+            yield f"{prefix}{f.name} was {was!r} and is {value!r}"

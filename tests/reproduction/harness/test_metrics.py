@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,6 @@ def test_numbers_that_json_has_not_are_written_and_read(tmp_path: Path) -> None:
 FULL = """
 import resource, sys, toy_training as toy
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 toy.train(toy.Toy(), Path(sys.argv[1]), replace(toy.SETTINGS, log_every=1, checkpoint_every=0))
@@ -94,8 +92,9 @@ def test_the_board_has_the_numbers_of_the_metrics(tmp_path: Path) -> None:
         assert found == [(step, pytest.approx(loss, rel=1e-6)) for step, loss in expected]
 
 
-def test_a_tracker_that_is_not_installed_is_not_left_out(tmp_path: Path) -> None:
-    if find_spec("wandb") is not None:
-        pytest.skip("wandb is installed")
-    with pytest.warns(UserWarning), pytest.raises(ModuleNotFoundError, match="wandb"):
+def test_a_tracker_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reproduction.harness.processes.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"wandb is not installed.*pip install wandb"):
         train(Toy(), tmp_path, replace(SETTINGS, track=("wandb",)))

@@ -75,7 +75,7 @@ def test_only_what_may_change_may_change() -> None:
     require_same(before, Example(epochs=20, keep_every=1, out=Path("x")), path)
     with pytest.raises(UserError) as error:
         require_same(before, Example(seed=1, model=Model(9), data_dir=Path("y")), path)
-    for said in ("seed was 0 and is 1", "model was Model(width=8)", "data_dir was None and is"):
+    for said in ("seed was 0 and is 1", "model.width was 8 and is 9", "data_dir was None and is"):
         assert said in str(error.value)
 
 

@@ -112,7 +112,7 @@ def test_weights_that_are_not_numbers_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_refused(whole: tuple[Path, Toy]) -> None:
-    with pytest.raises(UserError, match=r"clip was None and is 1\.0; seed was 0 and is 3.*epochs"):
+    with pytest.raises(UserError, match=r"seed was 0 and is 3; clip was None and is 1\.0.*epochs"):
         train(Toy(), whole[0], replace(SETTINGS, seed=3, clip=1.0), resume=True)
 
 

@@ -166,7 +166,7 @@ def test_the_command_runs_on_two_processes(tmp_path: Path) -> None:
 def launched(launcher: list[str], options: list[str], out: Path) -> list[dict[str, object]]:
     """The metrics of a run of one epoch."""
     start = ["-m", *launcher] if launcher else []
-    command = [*start, "-m", "swor", "vae", "--epochs", "1", "--cpu", *options]
+    command = [*start, "-m", "reproduction", "vae", "--epochs", "1", "--cpu", *options]
     subprocess.run(
         [sys.executable, *command, "--out", str(out)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},

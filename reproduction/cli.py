@@ -1,73 +1,28 @@
-"""The command line: a table of commands, each of which is imported only when it is called."""
+"""The command line: ``python -m reproduction COMMAND``, a command for each function of settings."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from importlib import import_module
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Union, get_type_hints
+
+Command = Callable[[Any], object]
 
 
-class Command(NamedTuple):
-    """A command: a function whose only argument is a documented dataclass of settings."""
+def commands() -> list[Command]:
+    """Return the commands; the only argument of each is a dataclass, whose docstring is the help."""
+    from reproduction.bernoulli.command import bernoulli
+    from reproduction.best_of.command import best_of_figures
+    from reproduction.lm.command import lm, lm_figures
+    from reproduction.reproduce.command import reproduce
+    from reproduction.tsp.command import tsp, tsp_figures, tsp_solve, tsp_variance
+    from reproduction.vae.command import vae, vae_figures, vae_variance
 
-    function: str  # "module:function"
-    summary: str
-    extra: str = "reproduction"
-
-
-COMMANDS = {
-    "bernoulli": Command(
-        "reproduction.bernoulli.command:bernoulli",
-        "Figure 1: exact variances on the Bernoulli toy problem, and the optimisation run",
-    ),
-    "tsp": Command(
-        "reproduction.tsp.command:tsp",
-        "Figure 3: train the Attention Model on the travelling salesman problem",
-    ),
-    "tsp-variance": Command(
-        "reproduction.tsp.command:tsp_variance",
-        "measure the gradient variance and bias of estimators on models of the former",
-    ),
-    "tsp-solve": Command(
-        "reproduction.tsp.command:tsp_solve",
-        "solve given instances with a trained model, and draw the tours",
-    ),
-    "tsp-figures": Command(
-        "reproduction.tsp.command:tsp_figures",
-        "Figure 3: plot the optimality gap against training steps and instances",
-    ),
-    "vae": Command(
-        "reproduction.vae.command:vae",
-        "Figure 2: train the categorical VAE with one estimator",
-    ),
-    "vae-variance": Command(
-        "reproduction.vae.command:vae_variance",
-        "Table 1: measure the gradient variance of estimators on a trained VAE",
-    ),
-    "vae-figures": Command(
-        "reproduction.vae.command:vae_figures",
-        "Figure 2: plot training curves, reconstructions and samples of VAE runs",
-    ),
-    "lm": Command(
-        "reproduction.lm.command:lm",
-        "train a small language model to sort digits from the rewards of k completions",
-        "reproduction,transformers",
-    ),
-    "lm-figures": Command(
-        "reproduction.lm.command:lm_figures",
-        "plot rewards, duplicates and groups without signal of language model runs",
-    ),
-    "best-of-figures": Command(
-        "reproduction.best_of.command:best_of_figures",
-        "compare runs of tsp or lm that train for the best of m with runs for the mean",
-    ),
-    "reproduce": Command(
-        "reproduction.reproduce.command:reproduce",
-        "run all experiments of the paper, in a few minutes or in full, with a report",
-    ),
-}
+    return [
+        *(reproduce, bernoulli, vae, vae_variance, vae_figures),
+        *(tsp, tsp_variance, tsp_solve, tsp_figures, lm, lm_figures, best_of_figures),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,106 +34,74 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 for success, 1 for an error, 2 for invalid arguments, 130 for an interruption.
     """
-    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if name in ("-h", "--help"):
-        print(usage())
-        return 0
-    if name == "--version":
-        from importlib.metadata import version
-
-        print(f"swor {version('swor')}")
-        return 0
-    if name not in COMMANDS:
-        kind = "option" if name.startswith("-") else "command"
-        return fail(f"there is no {kind} {name!r}; expected {one_of(COMMANDS)}.", 2)
-    return run(name, rest)
-
-
-def usage() -> str:
-    """Return the list of commands."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: python -m reproduction COMMAND [OPTIONS]",
-            "",
-            "Reproduce the paper: its experiments, figures and tables.",
-            "",
-            *lines,
-            "",
-            "Use 'python -m reproduction COMMAND --help' for the options of a command.",
-        ]
-    )
-
-
-def run(name: str, arguments: Sequence[str]) -> int:
-    """Run a command, and turn missing packages and interruptions into messages."""
-    command = COMMANDS[name]
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        return call(name, command, arguments)
+        call(given)
+        sys.stdout.flush()
+    except SystemExit as stop:  # tyro has printed the help or an error message
+        return int(stop.code or 0)
+    except KeyboardInterrupt:
+        return fail("interrupted.", 130)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ModuleNotFoundError as error:
         if (error.name or "swor").startswith(("swor", "reproduction")):
             raise
+        own = error.name in ("rl4co", "transformers")  # which have extras of their own
+        extra = f"reproduction,{error.name}" if own else "reproduction"
         return fail(
-            f"'python -m reproduction {name}' needs the package {error.name!r}, which is not installed. "
-            f"Install it with: pip install -c constraints.txt -e '.[{command.extra}]'",
+            f"the package {error.name!r} is needed and not installed. Install it with: pip install "
+            f"-c constraints.txt -e '.[{extra}]'",
             1,
         )
-    except KeyboardInterrupt:
-        return fail("interrupted.", 130)
-
-
-def call(name: str, command: Command, arguments: Sequence[str]) -> int:
-    """Read the settings of a command and call it."""
-    import tyro
-
-    from reproduction.harness.errors import UserError, is_out_of_memory
-    from reproduction.harness.interrupt import terminable
-    from reproduction.harness.settings import defaults
-
-    module, function = command.function.split(":")
-    target = getattr(import_module(module), function)
-    (kind,) = (hint for key, hint in get_type_hints(target).items() if key != "return")
-    try:
-        settings, unknown = tyro.cli(
-            kind,
-            prog=f"python -m reproduction {name}",
-            args=arguments,
-            default=defaults(kind, arguments),
-            return_unknown_args=True,
-            config=(tyro.conf.OmitArgPrefixes,),  # nested settings have plain options
-        )
-        if unknown:
-            expected = one_of(dict.fromkeys(options(kind)))
-            return fail(
-                f"'python -m reproduction {name}' has no option {unknown[0]!r}; expected {expected}.",
-                2,
-            )
-        with terminable():
-            target(settings)
-    except SystemExit as stop:  # tyro has printed the help or an error message
-        return int(stop.code or 0)
-    except (UserError, OSError) as error:
-        return fail(str(error), 1)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+    except Exception as error:
+        message = explanation(error)
+        if message is None:
             raise
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        return fail(f"there is not enough memory for these sizes ({reason}). Give smaller ones.", 1)
+        return fail(message, 1)
     return 0
 
 
-def options(kind: Any) -> Iterator[str]:
-    """Return the options for the fields of settings, including those of nested settings."""
-    hints = get_type_hints(kind)
-    for field in fields(kind):
-        hint = hints[field.name]
-        yield from options(hint) if is_dataclass(hint) else (f"--{field.name.replace('_', '-')}",)
+def call(arguments: Sequence[str]) -> None:
+    """Read the settings of a command from its arguments, and call it."""
+    import tyro
+
+    from reproduction.harness.interrupt import terminable
+    from reproduction.harness.settings import defaults
+
+    kinds, functions = [], {}
+    for function in commands():
+        name = function.__name__.replace("_", "-")
+        (kind,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
+        options: dict[str, Any] = {"description": (kind.__doc__ or "").splitlines()[0]}
+        if name == arguments[0]:  # the others are only listed, with a line each
+            stored = defaults(kind, arguments)
+            options = {} if stored is None else {"default": stored}
+        kinds.append(Annotated[kind, tyro.conf.subcommand(name, **options)])
+        functions[kind] = function
+    any_kind: Any = Union[tuple(kinds)]  # noqa: UP007
+    settings = tyro.cli(
+        any_kind,
+        prog="python -m reproduction",
+        description="Reproduce the paper: its experiments, figures and tables.",
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+    )
+    with terminable():
+        functions[type(settings)](settings)
 
 
-def one_of(names: Iterable[str]) -> str:
-    """List the valid choices for an error message."""
-    return "one of " + ", ".join(names)
+def explanation(error: Exception) -> str | None:
+    """Return the message of an error that a user can correct; None for a mistake in the code."""
+    from reproduction.harness.errors import UserError
+
+    if isinstance(error, UserError | OSError):
+        return str(error)
+    said = ("can't allocate memory", "not enough memory", "out of memory")  # PyTorch, by device
+    if isinstance(error, MemoryError) or any(words in str(error) for words in said):
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return f"there is not enough memory for these sizes ({reason}). Give smaller ones."
+    return None
 
 
 def fail(message: str, code: int) -> int:

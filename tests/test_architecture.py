@@ -12,7 +12,7 @@ import pytest
 from documentation import python_blocks
 
 import swor
-from reproduction.cli import COMMANDS
+from reproduction.cli import commands
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm")
@@ -247,6 +247,5 @@ def test_experiments_have_one_shape(name: str) -> None:
     files = {path.stem for path in (ROOT / "reproduction" / name).glob("*.py")}
     assert files >= {"__init__", "settings", "task", "figures", "command"}
     assert files & {"problem", "model"}
-    commands = [c.function for c in COMMANDS.values() if f".{name}." in c.function]
-    assert commands
-    assert all(c.startswith(f"reproduction.{name}.command:") for c in commands)
+    homes = [c.__module__ for c in commands() if c.__module__.startswith(f"reproduction.{name}.")]
+    assert set(homes) == {f"reproduction.{name}.command"}

@@ -10,7 +10,6 @@ import torch
 from reproduction.bernoulli.figures import trajectory_figure, variance_figure
 from reproduction.bernoulli.settings import BernoulliSettings
 from reproduction.bernoulli.task import exact_variances, monte_carlo, trajectories
-from reproduction.harness.errors import check_memory
 from reproduction.harness.folder import open_folder
 
 
@@ -21,7 +20,6 @@ def bernoulli(settings: BernoulliSettings) -> Path:
         settings: what to compute.
     """
     began = time.perf_counter()
-    check_memory(24.0 * settings.runs * settings.steps, "the optimisation (--runs, --steps)")
     folder = open_folder(settings, "bernoulli", out=settings.out)
     points = exact_variances(settings.eta)
     folder.write_csv("variances.csv", [point._asdict() for point in points])

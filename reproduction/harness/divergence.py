@@ -11,12 +11,7 @@ from reproduction.harness.errors import UserError
 
 
 def diverged(sign: str, step: int) -> UserError:
-    """Return the error of a run that diverged.
-
-    Args:
-        sign: what was found.
-        step: the number of steps that were taken.
-    """
+    """Return the error of a run that shows a sign of divergence after a number of steps."""
     return UserError(
         f"{sign} at step {step}; expected numbers. Training diverged: lower the learning rate or "
         "clip the gradient. The checkpoint is from before."
@@ -32,13 +27,12 @@ def check_weights(model: nn.Module, step: int) -> None:
 
 @contextmanager
 def watching(model: nn.Module, step: int, *, first: bool) -> Iterator[None]:
-    """Within it, a value that is refused, and was not in earlier steps, is a divergence.
+    """Report a ValueError as divergence, unless it is raised before this process has taken a step.
 
     Args:
-        model: what is trained.
-        step: the number of steps that were taken.
-        first: whether none of them was taken by this process, so that a refused value is a mistake in
-            the task.
+        model: the model in training.
+        step: the number of steps that the run has taken.
+        first: whether this process has taken none, so that the error is a mistake in the task.
     """
     try:
         yield

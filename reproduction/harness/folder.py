@@ -1,4 +1,4 @@
-"""The folder of a run: new, never overwritten, with its settings beside its results."""
+"""The folder of a run: new, used by one process at a time, every file in it whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from reproduction.harness.errors import UserError
 
@@ -26,14 +28,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from matplotlib.figure import Figure
 
-
 DRAFT = ".draft"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within it, a full disk is an error that names the file and says what to do."""
+    """Turn a full disk into an error that names the file and says what to do."""
     try:
         yield
     except OSError as error:
@@ -65,10 +66,24 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def remove_drafts(folder: Path) -> None:
-    """Remove what a process that was killed had begun to write; no other process may be writing."""
-    for draft in folder.rglob(f".*{DRAFT}*"):
-        draft.unlink(missing_ok=True)
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder; drafts of a process that was killed are removed.
+
+    The operating system holds the lock for this process, so that a process that was killed holds none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / ".lock", blocking=False))
+        except Timeout as error:
+            raise UserError(
+                f"{folder} is in use by another process; expected a folder that no other process "
+                "writes to. Wait until that process has ended, stop it, or give another folder."
+            ) from error
+        for draft in folder.rglob(f".*{DRAFT}*"):
+            draft.unlink(missing_ok=True)
+        yield
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class RunFolder:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as directory:
-    ...     folder = create(Path(directory) / "run")
+    ...     folder = RunFolder(Path(directory))
     ...     folder.write_csv("squares.csv", [{"x": 1, "y": 1}, {"x": 2, "y": 4}]).read_text()
     'x,y\n1,1\n2,4\n'
     """
@@ -115,98 +130,73 @@ class RunFolder:
         if not path.exists():
             return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
         stored = read_json(path)
-        again = {
-            "settings": asdict(settings),
-            "resumed": [*stored.get("resumed", []), provenance()],
-        }
-        return self.write_json(path.name, stored | again)
+        resumed = [*stored.get("resumed", []), provenance()]
+        again = stored | {"settings": asdict(settings), "resumed": resumed}
+        return self.write_json(path.name, again)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file of JSON that a run wrote."""
+    """Read the object in a file of JSON that a run wrote."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError(f"it holds a {type(content).__name__}")
     except (ValueError, OSError) as error:  # such as an empty file, or bytes that are no text
         raise UserError(
-            f"{path} cannot be read ({error}); expected the JSON that a run wrote. Restore the file "
-            "from a copy, or start again in another folder."
+            f"{path} cannot be read ({error}); expected the JSON object that a run wrote. Restore "
+            "the file from a copy, or start again in another folder."
         ) from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} holds {type(content).__name__}; expected a JSON object that a run wrote. "
-            "Restore the file from a copy, or start again in another folder."
-        )
     return content
 
 
-def create(path: Path) -> RunFolder:
-    """Make a new folder.
-
-    Args:
-        path: where; it must not exist, or be an empty folder.
-    """
-    require_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
-
-
 def require_new(path: Path) -> None:
-    """Refuse a path that is a file, or a folder with more in it than drafts of a killed process."""
-    if path.exists() and (not path.is_dir() or any(DRAFT not in p.name for p in path.iterdir())):
+    """Refuse a path that is a file, or a folder with anything in it but the lock and drafts of a run."""
+    if path.exists() and (not path.is_dir() or any(p.name[0] != "." for p in path.iterdir())):
         raise UserError(
             f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
             "Give another folder with --out, resume the run that is in it, or remove it first."
         )
 
 
-def unused(parent: Path, name: str) -> Path:
-    """Return the first of ``parent/name-1``, ``parent/name-2``, … that does not exist."""
-    number = 1
-    while (path := parent / f"{name}-{number}").exists():
-        number += 1
-    return path
-
-
-def open_folder(
-    settings: DataclassInstance, name: str, *, out: Path | None, resume: Path | None = None
-) -> RunFolder:
-    """Return the folder of the run to resume, or make a new one with the settings in it.
+def create(path: Path | None, name: str = "") -> RunFolder:
+    """Make a new folder.
 
     Args:
-        settings: of the command.
-        name: a new folder is ``runs/NAME-1``, or a higher number, unless ``out`` is given.
-        out: the new folder, or None.
-        resume: the folder of the run to resume, or None.
+        path: where; it must not exist, or be an empty folder. None for the first of ``runs/NAME-1``,
+            ``runs/NAME-2``, … that does not exist.
+        name: of the latter.
     """
-    if resume is not None and out is not None:
-        raise UserError(
-            f"--resume and --out {out} were given; expected one of them, since a run continues "
-            "in its own folder. Leave out --out."
-        )
-    if resume is not None:
-        return RunFolder(resume)
-    folder = create(out or unused(Path("runs"), name))
+    if path is None:
+        paths = (Path("runs", f"{name}-{number}") for number in count(1))
+        path = next(path for path in paths if not path.exists())
+    require_new(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def open_folder(settings: DataclassInstance, name: str, *, out: Path | None) -> RunFolder:
+    """Make a new folder as :func:`create` does, for the results of settings, which are written to it."""
+    folder = create(out, name)
     folder.write_settings(settings)
     return folder
 
 
-def provenance(packages: Iterable[str] = ("swor", "torch")) -> dict[str, Any]:
-    """Return the command, and the versions of the packages that it runs with."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
+def provenance() -> dict[str, Any]:
+    """Return the command, the versions that it runs with, and the number of processes and threads."""
     program = Path(sys.argv[0]).name
-    started = ["python", "-m", "swor"] if program == "__main__.py" else [program]
-    command = shlex.join([*started, *sys.argv[1:]])
+    started = ["python", "-m", "reproduction"] if program == "__main__.py" else [program]
     together = torch.distributed.is_available() and torch.distributed.is_initialized()
     return {
-        "command": command,
-        "versions": versions,
+        "command": shlex.join([*started, *sys.argv[1:]]),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("swor", "torch")},
         "processes": torch.distributed.get_world_size() if together else 1,
         "threads": torch.get_num_threads(),
     }
 
 
 def plain(content: Any) -> Any:
-    """The same content in types that JSON has; infinities and NaN become strings."""
+    """Return the same content in types that JSON has; infinities and NaN become strings."""
     if isinstance(content, Mapping):
         return {str(key): plain(item) for key, item in content.items()}
     if isinstance(content, list | tuple):

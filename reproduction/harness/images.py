@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import gzip
-import zipfile
-import zlib
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+import pooch
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from reproduction.harness.downloads import cache, data_folder, download, fetch, read, require
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import replacing
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
 
 Name = Literal["digits", "mnist", "binarized-mnist"]
 
-MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+VARIABLE = "SWOR_DATA"
+MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"
+BINARIZED_HOME = "http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist"
 MNIST = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
 }
-BINARIZED_HOME = "http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/"
-BINARIZED_FILE = "binarized_mnist_packed.npz"
-BINARIZED = {  # of the pixels, eight to a byte: the same whatever file they come from
-    "train": "727146c35424b019f3e350e1e69faa05644a0abaf787e3f4e1a9632220a13906",
-    "valid": "a256ac44ae26be720fad8616a05ed6ecfd1619930d9a208379bb2a4405df5b6d",
-    "test": "9fcd8da6f0fdf09b2ba30fe63a0bb784042a0de82563172530229b983e294ff2",
+BINARIZED = {
+    "binarized_mnist_train.amat": "ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d",
+    "binarized_mnist_valid.amat": "1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2",
+    "binarized_mnist_test.amat": "e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c",
 }
+"""The published files and their SHA-256."""
 
-
-UNREADABLE = (
-    *(EOFError, KeyError, NotImplementedError, OSError, RuntimeError, ValueError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-"""Errors that reading a damaged archive of arrays raises."""
+PACKED = "binarized_mnist_packed.npz"
+"""The same pixels as in the text files, eight to a byte."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +52,20 @@ class Images:
 
 
 def load(name: Name, folder: Path | None = None) -> Images:
-    """Read a data set.
+    """Read a data set, whose files are downloaded if they are missing or damaged.
 
     Args:
         name: ``digits`` (8×8, comes with scikit-learn), ``mnist`` (28×28, pixels above one half;
             the first 5 000 training images are for validation), or ``binarized-mnist`` (the fixed
             binarisation of Salakhutdinov and Murray 2008).
-        folder: where the files are: as published, or for the last also as the file
-            ``binarized_mnist_packed.npz`` (arrays ``train``, ``valid``, ``test``, rows of packed
-            bits). None for the folder that the environment variable SWOR_DATA names, or else a
-            cache, into which missing files are downloaded.
+        folder: of the published files. None for the folder that the environment variable SWOR_DATA
+            names, or else a cache. The text files of ``binarized-mnist`` can be given as
+            ``binarized_mnist_packed.npz`` too: arrays ``train``, ``valid`` and ``test`` of packed bits.
     """
     if name == "digits":
         return _digits()
-    given = data_folder(folder)
-    return _mnist(given) if name == "mnist" else _binarized(given)
+    folder = _data_folder(folder)
+    return _mnist(folder) if name == "mnist" else _binarized(folder)
 
 
 def _digits() -> Images:
@@ -90,73 +78,61 @@ def _digits() -> Images:
     return Images(binary[:1400], binary[1400:1597], binary[1597:], (8, 8))
 
 
-def _mnist(folder: Path | None) -> Images:
-    train, test = (_thresholded(_mnist_file(name, folder)) for name in MNIST)
+def _mnist(folder: Path) -> Images:
+    """Read gzipped IDX files, which have 16 bytes of header and a byte per pixel."""
+    contents = (gzip.decompress(_read(MNIST_HOME, name, folder)) for name in MNIST)
+    grey = (np.frombuffer(content, np.uint8, offset=16) for content in contents)
+    train, test = (_rows((pixels > 127).astype(np.uint8)) for pixels in grey)
     return Images(train[5000:], train[:5000], test, (28, 28))
 
 
-def _mnist_file(name: str, folder: Path | None) -> bytes:
-    path = (folder or cache()) / name
-    if folder is None and not path.exists():
-        return fetch(MNIST_HOME + name, path, MNIST[name])
-    return read(path, MNIST_HOME + name, MNIST[name])
-
-
-def _thresholded(file: bytes) -> Tensor:
-    """Read a gzipped IDX file, which has 16 bytes of header and a byte per pixel; (records, 784)."""
-    import numpy as np
-
-    pixels = np.frombuffer(gzip.decompress(file), dtype=np.uint8, offset=16)
-    return torch.from_numpy((pixels.reshape(-1, 784) > 127).astype(np.uint8))
-
-
-def _binarized(folder: Path | None) -> Images:
-    import numpy as np
-
-    path = (folder or cache()) / BINARIZED_FILE
-    packed = _read_packed(path) if path.exists() else _from_text(path, folder)
-    train, valid, test = (torch.from_numpy(np.unpackbits(packed[s], axis=1)) for s in BINARIZED)
+def _binarized(folder: Path) -> Images:
+    """Read text files of zeros, ones and spaces, or the packed bits of the same pixels."""
+    if (folder / PACKED).exists():
+        train, valid, test = (_rows(np.unpackbits(bits)) for bits in _packed(folder / PACKED))
+    else:
+        texts = (_read(BINARIZED_HOME, name, folder) for name in BINARIZED)
+        bytes_ = (np.frombuffer(text, np.uint8) for text in texts)
+        train, valid, test = (_rows(text[text >= ord("0")] - ord("0")) for text in bytes_)
     return Images(train, valid, test, (28, 28))
 
 
-def _read_packed(path: Path) -> Mapping[str, Bytes]:
-    import numpy as np
-
+def _packed(path: Path) -> list[NDArray[np.uint8]]:
     try:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            packed = {split: file[split] for split in BINARIZED}
-    except UNREADABLE as error:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return [arrays[split] for split in ("train", "valid", "test")]
+    except Exception as error:  # a damaged archive can raise almost anything
         raise UserError(
-            f"{path} cannot be read ({error}); expected arrays train, valid and test. It is "
-            f"truncated or altered: remove it and get the files at {BINARIZED_HOME}."
+            f"{path} cannot be read ({error}); expected arrays train, valid and test. Get it again, "
+            f"or replace it by the files at {BINARIZED_HOME}."
         ) from error
-    for split, sha256 in BINARIZED.items():
-        cure = f"Remove it and get the files at {BINARIZED_HOME}."
-        require(packed[split].tobytes(), sha256, f"the array {split} of {path}", cure)
-    return packed
 
 
-def _from_text(path: Path, folder: Path | None) -> Mapping[str, Bytes]:
-    """Read the published text files from the folder, or download, check, pack and keep them."""
-    import numpy as np
-
-    packed = {split: _pack(split, sha256, folder) for split, sha256 in BINARIZED.items()}
-    if folder is None:
-        with replacing(path) as draft:
-            np.savez_compressed(
-                draft, train=packed["train"], valid=packed["valid"], test=packed["test"]
-            )
-    return packed
+def _rows(pixels: NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(pixels.reshape(-1, 784))
 
 
-def _pack(split: str, sha256: str, folder: Path | None) -> Bytes:
-    import numpy as np
+def _read(home: str, name: str, folder: Path) -> bytes:
+    """Read a published file from a folder, into which it is downloaded unless it is there and whole."""
+    checksum = (MNIST | BINARIZED)[name]
+    try:
+        return Path(pooch.retrieve(f"{home}/{name}", checksum, name, folder)).read_bytes()
+    except (OSError, ValueError) as error:  # no connection, no permission, or another content
+        raise UserError(
+            f"{folder / name} is missing or damaged, and {home}/{name} could not be downloaded "
+            f"({error}); expected the published file. Check the connection, or get the file elsewhere "
+            f"and name its folder with --data-dir or the environment variable {VARIABLE}."
+        ) from error
 
-    name = f"binarized_mnist_{split}.amat"
-    url = BINARIZED_HOME + name
-    text = np.frombuffer(download(url) if folder is None else read(folder / name, url), np.uint8)
-    bits = text[(text == ord("0")) | (text == ord("1"))] - ord("0")
-    packed: Bytes = np.packbits(bits[: bits.size // 784 * 784].reshape(-1, 784), axis=1)
-    source = url if folder is None else str(folder / name)
-    require(packed.tobytes(), sha256, f"the content of {source}", f"Get it again from {url}.")
-    return packed
+
+def _data_folder(given: Path | None) -> Path:
+    """Return the folder that was given, or that SWOR_DATA names, or else the cache of this user."""
+    if given is None and not os.environ.get(VARIABLE):
+        return Path(pooch.os_cache("swor"))
+    folder = given or Path(os.environ[VARIABLE])
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no folder {folder}; expected one for the files of the data set. Correct "
+            f"--data-dir or the environment variable {VARIABLE}, or leave out both."
+        )
+    return folder

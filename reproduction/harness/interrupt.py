@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 
-@dataclass
-class Interrupt:
-    """Whether a stop was requested."""
-
-    requested: bool = False
-
-
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def interruptible() -> Iterator[threading.Event]:
     """Turn a first SIGINT or SIGTERM into a request to stop; a second one of its kind acts as usual.
 
-    >>> with interruptible() as interrupt:
+    >>> with interruptible() as stop:
     ...     signal.raise_signal(signal.SIGINT)
-    >>> interrupt.requested
+    >>> stop.is_set()
     True
     """
-    interrupt, before = Interrupt(), dict[int, Any]()
+    stop = threading.Event()
 
     def request(number: int, frame: FrameType | None) -> None:
-        interrupt.requested = True
-        signal.signal(number, before.pop(number))
+        stop.set()
+        signal.signal(number, before[number])
 
-    if _may_set_handlers():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, request)
-    try:
-        yield interrupt
-    finally:
-        while before:
-            signal.signal(*before.popitem())
+    with _handling(request, signal.SIGINT, signal.SIGTERM) as before:
+        yield stop
 
 
 @contextmanager
@@ -54,15 +40,19 @@ def terminable() -> Iterator[None]:
     ...     print("stopped")
     stopped
     """
-    if not _may_set_handlers():
+    with _handling(signal.default_int_handler, signal.SIGTERM):
         yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@contextmanager
+def _handling(
+    handler: Callable[[int, FrameType | None], Any], *numbers: int
+) -> Iterator[dict[int, Any]]:
+    """Handle signals, which only the main thread may do, and yield the handlers from before."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers if main}
     try:
-        yield
+        yield before
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _may_set_handlers() -> bool:
-    return threading.current_thread() is threading.main_thread()
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

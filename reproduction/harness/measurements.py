@@ -9,14 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from reproduction.harness.folder import RunFolder, open_folder
-from reproduction.harness.lock import locked
-from reproduction.harness.settings import (
-    MeasurementSettings,
-    as_json,
-    read_settings,
-    require_same,
-)
+from reproduction.harness.folder import RunFolder, create, locked
+from reproduction.harness.settings import ResumableSettings, read_settings, require_same
 from swor.diagnostics._streaming import Stream, start, update
 
 Advance = Callable[[], None]
@@ -48,7 +42,7 @@ def do(jobs: Sequence[Job]) -> None:
 
 
 @contextmanager
-def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterator[RunFolder]:
+def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[RunFolder]:
     """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
 
     Args:
@@ -57,14 +51,13 @@ def measuring(settings: MeasurementSettings, command: str, name: str) -> Iterato
         command: its name on the command line.
         name: of a new folder in ``runs``, if the settings name none.
     """
-    folder = open_folder(settings, name, out=settings.out, resume=settings.resume)
+    folder = RunFolder(settings.resume) if settings.resume else create(settings.out, name)
     if settings.resume is not None:
         before = read_settings(type(settings), folder.path)
-        require_same(as_json(before), settings, folder.path / "settings.json")
+        require_same(before, settings, folder.path / "settings.json")
     try:
         with locked(folder.path):
-            if settings.resume is not None:
-                folder.write_settings(settings)
+            folder.write_settings(settings)
             yield folder
     except KeyboardInterrupt:
         print(f"Stopped. Continue with: python -m reproduction {command} --resume {folder.path}")

@@ -1,4 +1,4 @@
-"""What a run reports: ``metrics.jsonl``, TensorBoard events and a progress bar."""
+"""The metrics of a run: ``metrics.jsonl``, which figures read, the trackers, and a progress bar."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import plain, writing
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
+METRICS = "metrics.jsonl"
+
+
+@dataclass
 class Meter:
-    """Means of metrics over the steps since it was cleared."""
+    """Means of metrics over the steps since it was made."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.totals: dict[str, float] = {}
+    count: int = 0
+    totals: dict[str, float] = field(default_factory=dict)
 
     def add(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of a step."""
@@ -32,84 +37,54 @@ class Meter:
         means = {name: total / self.count for name, total in self.totals.items()}
         return means | {"steps": self.count}
 
-    def clear(self) -> None:
-        """Forget all steps."""
-        self.count, self.totals = 0, {}
-
 
 class Records:
     """Appends lines such as ``{"split": "valid", "step": 275, "epoch": 1, "loss": 98.5, …}``.
 
     The key ``seconds`` is the wall-clock time since this process began. It is the only number that
-    differs when a run is repeated.
+    differs when a run is repeated. Only the main process writes.
 
     Args:
         folder: of the run.
-        step: of the checkpoint that the run continues from; 0 for a new run.
-        size: bytes of ``metrics.jsonl`` at that checkpoint; lines written after it are dropped,
-            since their steps are repeated.
-        enabled: only the main process writes.
+        size: bytes of ``metrics.jsonl`` at the checkpoint that the run continues from; lines written
+            after it are dropped, since their steps are repeated.
+        accelerator: has the trackers, which get the same numbers.
     """
 
-    def __init__(self, folder: Path, step: int, size: int, *, enabled: bool) -> None:
-        self.path, self.step, self.start = folder / "metrics.jsonl", step, size
-        self.enabled = enabled
-
-    def __enter__(self) -> Self:
-        if self.enabled:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, size: int, accelerator: Accelerator) -> None:
+        self.path, self.accelerator, self.began = folder / METRICS, accelerator, time.perf_counter()
+        if accelerator.is_main_process:
             self.path.touch()
-            self._require_whole()
-            os.truncate(self.path, self.start)
-            purge = self.step + 1 if self.start else None
-            self.board = SummaryWriter(str(self.path.parent / "tensorboard"), purge_step=purge)
-            self.began = time.perf_counter()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.enabled:
-            with writing(self.path.parent / "tensorboard"):
-                self.board.close()
+            if (found := self.size()) < size:
+                raise UserError(
+                    f"{self.path} has {found} bytes; expected at least the {size} that it had at the "
+                    "checkpoint. It was cut or removed: restore it, or start the run again in "
+                    "another folder."
+                )
+            os.truncate(self.path, size)
 
     def write(self, split: str, step: int, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Append a line, and write the same numbers as TensorBoard scalars."""
-        if not self.enabled:
+        """Append a line, and pass the same numbers to the trackers."""
+        if not self.accelerator.is_main_process:
             return
         seconds = round(time.perf_counter() - self.began, 3)
         line = {"split": split, "step": step, "epoch": epoch, **metrics, "seconds": seconds}
         with writing(self.path):
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(plain(line), allow_nan=False) + "\n")
-            for name, number in metrics.items():
-                self.board.add_scalar(f"{split}/{name}", number, step)
-
-    def _require_whole(self) -> None:
-        size = self.path.stat().st_size
-        if size < self.start:
-            raise UserError(
-                f"{self.path} has {size} bytes; expected at least the {self.start} that it had at the "
-                "checkpoint. It was cut or removed: restore it, or start the run again in another "
-                "folder."
-            )
+            self.accelerator.log({f"{split}/{n}": m for n, m in metrics.items()}, step=step)
 
     def size(self) -> int:
         """Return the number of bytes written so far."""
-        return self.path.stat().st_size if self.enabled else 0
+        return self.path.stat().st_size if self.path.exists() else 0
 
 
 def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
-    """The lines of a split in the ``metrics.jsonl`` of a run.
+    """Read the lines of a split in the ``metrics.jsonl`` of a run.
 
     JSON has no infinities and no NaN. They are strings in the file, and numbers here.
     """
-    path = folder / "metrics.jsonl"
+    path = folder / METRICS
     if not path.exists():
         raise UserError(
             f"there is no {path}; expected the folder of a training run. Give the folder that "
@@ -118,23 +93,20 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
     *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the last may be being written
     for number, line in enumerate(lines, 1):
         try:
-            record: dict[str, Any] = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = dict(json.loads(line))
+            if record.pop("split") == split:
+                numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
+                yield {"split": split} | numbers
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"line {number} of {path} cannot be read ({error}); expected a line that training "
                 "wrote. Restore the file, or remove the line."
             ) from error
-        if record["split"] == split:
-            yield {name: _number(name, value) for name, value in record.items()}
-
-
-def _number(name: str, value: Any) -> Any:
-    return float(value) if name != "split" and isinstance(value, str) else value
 
 
 def last_step(folder: Path) -> int:
-    """The highest step in the ``metrics.jsonl`` of a run; 0 if there is no such file."""
-    if not (folder / "metrics.jsonl").exists():
+    """Return the highest step in the ``metrics.jsonl`` of a run; 0 if there is no such file."""
+    if not (folder / METRICS).exists():
         return 0
     return max((r["step"] for s in ("train", "valid") for r in read_records(folder, s)), default=0)
 
@@ -143,61 +115,28 @@ class Bar:
     """A progress bar with loss, throughput and time left; above it, a line for every epoch.
 
     Args:
-        steps: number of steps of an epoch.
+        steps: number of steps of the run.
         examples: number of records in a step.
-        epochs: number of epochs.
         start: number of steps that were taken before.
         enabled: only the main process shows it.
     """
 
-    def __init__(
-        self, steps: int, examples: int, epochs: int, start: int, *, enabled: bool
-    ) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+    def __init__(self, steps: int, examples: int, start: int, *, enabled: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        self.steps, self.examples, self.epochs, self.enabled = steps, examples, epochs, enabled
-        self.progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            TextColumn("loss {task.fields[loss]}"),
-            TextColumn("{task.fields[rate]} examples/s"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            disable=not enabled,
-        )
-        self.bar = self.progress.add_task(
-            "", total=epochs * steps, completed=start, epoch=f"0/{epochs}", loss="-", rate="-"
-        )
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.progress.stop()
+        self.examples = examples
+        columns = (BarColumn(), MofNCompleteColumn(), "{task.description}", TimeRemainingColumn())
+        self.progress = Progress(*columns, disable=not enabled)
+        self.bar = self.progress.add_task("", total=steps, completed=start)
 
     def advance(self, loss: float) -> None:
         """Show one more step."""
-        if not self.enabled:
-            return
-        bar = self.progress.tasks[0]
-        epoch = f"{int(bar.completed) // self.steps + 1}/{self.epochs}"
-        rate = f"{bar.speed * self.examples:,.0f}" if bar.speed else "-"
-        self.progress.update(self.bar, advance=1, epoch=epoch, loss=f"{loss:.3f}", rate=rate)
+        rate = (self.progress.tasks[0].speed or 0.0) * self.examples
+        shown = f"loss {loss:.3f}, {rate:,.0f} examples/s"
+        self.progress.update(self.bar, advance=1, description=shown)
 
     def report(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """Print a line with the validation of an epoch."""
-        if self.enabled:
+        if not self.progress.disable:
             numbers = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items())
             self.progress.console.print(f"epoch {epoch:>4}  {numbers}", highlight=False)

@@ -1,16 +1,18 @@
 r"""Communication between the processes of a run: $\frac1P \sum_r \nabla L_r$, weights and batch statistics.
 
-This does what DistributedDataParallel does, but without hooks on the forward pass: an estimator may
-call parts of the model several times and differentiate on its own. A parameter that only some
-processes have a gradient of has gradient 0 on the others; one that no process has a gradient of stays
-without one.
+Accelerate connects the processes, and its ``Accelerator`` says which of them this one is. The model is not
+passed to ``Accelerator.prepare``, whose hooks expect one call of the whole model in each step: an
+estimator may call parts of the model several times and differentiate on its own. Gradients are averaged
+here instead. A missing gradient counts as 0 if any process has one; otherwise it stays None.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from reproduction.harness.errors import UserError
+from reproduction.harness.folder import plain
+from reproduction.harness.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -26,54 +30,26 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-class Processes:
-    """The processes of a run; each method is called by all of them.
+def connect(settings: TrainingSettings, folder: Path | None = None) -> Accelerator:
+    """Connect this process with those that were launched together with it.
 
     Args:
-        accelerator: connects this process with the others.
-    """
-
-    def __init__(self, accelerator: Accelerator) -> None:
-        self.accelerator = accelerator
-        self.several = accelerator.num_processes > 1
-
-    def average(self, numbers: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> list[float]:
-        """Average numbers and, in place, gradients over the processes, all in one message."""
-        head = torch.stack([number.to(torch.float64) for number in numbers])
-        if not self.several:
-            return _floats(head)
-        dtype, some = parameters[0].dtype, [float(p.grad is not None) for p in parameters]
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        parts = [head, head.new_tensor(some), *(g.flatten() for g in gradients)]
-        message = torch.cat([part.to(dtype) for part in parts])
-        mean = self.accelerator.reduce(message, reduction="mean")
-        head, have, *reduced = mean.split([part.numel() for part in parts])
-        for p, part, share in zip(parameters, reduced, _floats(have), strict=True):
-            p.grad = part.view_as(p).to(p.dtype) if share > 0.0 else None
-        return _floats(head)
-
-    def share(self, tensors: Iterator[Tensor]) -> None:
-        """Give all processes the values that the main one has."""
-        from accelerate.utils import broadcast
-
-        if self.several:
-            for tensor in tensors:
-                tensor.data.copy_(broadcast(tensor.detach().clone()))
-
-    def wait(self) -> None:
-        """Wait until all processes are here."""
-        self.accelerator.wait_for_everyone()
-
-
-def connect(*, cpu: bool) -> Accelerator:
-    """Connect this process with those that were launched together with it, whatever the device.
-
-    Args:
-        cpu: as in the settings.
+        settings: of the run: whether to stay on the CPU, and which trackers to prepare.
+        folder: of the run, which trackers write to; None for no trackers.
     """
     from accelerate import Accelerator
 
-    accelerator, launched = Accelerator(cpu=on_cpu(cpu=cpu)), launched_together()
+    for name in settings.track:
+        if find_spec(name) is None:  # accelerate would leave it out
+            raise UserError(
+                f"track is {settings.track}, but {name} is not installed; expected installed packages. "
+                f"Install it with: pip install {name}"
+            )
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    # Processes without a GPU are connected only if accelerate is told to use the CPU.
+    alone = launched > 1 and not (torch.cuda.is_available() or torch.xpu.is_available())
+    log_with = list(settings.track) if folder and settings.track else None
+    accelerator = Accelerator(cpu=settings.cpu or alone, log_with=log_with, project_dir=folder)
     if accelerator.num_processes != launched:
         raise UserError(
             f"{launched} processes were launched together, but {accelerator.num_processes} train "
@@ -82,92 +58,61 @@ def connect(*, cpu: bool) -> Accelerator:
     return accelerator
 
 
-def on_cpu(*, cpu: bool) -> bool:
-    """Whether to use the CPU: if the settings say so, or if processes cannot be connected otherwise.
-
-    Without a device whose processes can be connected, accelerate connects them only if it is told to
-    use the CPU. Otherwise each of them would train alone.
-    """
-    from accelerate.utils import is_npu_available
-
-    connected = torch.cuda.is_available() or torch.xpu.is_available() or is_npu_available()
-    return cpu or (launched_together() > 1 and not connected)
+def track(accelerator: Accelerator, settings: TrainingSettings, folder: Path, step: int) -> None:
+    """Start the trackers; TensorBoard drops the steps after the given one, which are repeated."""
+    options = {
+        "tensorboard": {"purge_step": step + 1} if step else {},
+        "wandb": {"name": folder.name, "dir": str(folder), "config": plain(asdict(settings))},
+    }
+    accelerator.init_trackers("tensorboard", init_kwargs=options)
 
 
-def launched_together() -> int:
-    """The number of processes that torchrun or accelerate launched."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+def average(
+    accelerator: Accelerator, numbers: Sequence[Tensor], parameters: Sequence[nn.Parameter]
+) -> list[float]:
+    """Average numbers and, in place, gradients over the processes, all in one message."""
+    head = torch.stack([number.detach().to(torch.float64) for number in numbers])
+    if accelerator.num_processes > 1:
+        has = head.new_tensor([float(p.grad is not None) for p in parameters])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        parts = [head, has, *(g.flatten() for g in gradients)]
+        message = torch.cat([part.to(parameters[0].dtype) for part in parts])
+        mean = accelerator.reduce(message, reduction="mean")
+        head, has, *means = mean.split([part.numel() for part in parts])
+        for p, gradient, share in zip(parameters, means, has.tolist(), strict=True):
+            p.grad = gradient.view_as(p).to(p.dtype) if share > 0.0 else None
+    return [float(number) for number in head.tolist()]
 
 
-def is_main(*, cpu: bool) -> bool:
-    """Return whether this is the main process, or the only one."""
-    from accelerate import PartialState
+def share(tensors: Iterable[Tensor]) -> None:
+    """Give all processes the values that the main one has."""
+    from accelerate.utils import broadcast
 
-    return bool(PartialState(cpu=on_cpu(cpu=cpu)).is_main_process)
+    for tensor in tensors:
+        tensor.data.copy_(broadcast(tensor.detach().clone()))
 
 
-def on_main(make: Callable[[], Path], *, cpu: bool) -> Path:
-    """Make something on the main process, such as the folder of a run, and return it on all processes.
-
-    Args:
-        make: called on the main process only; if it fails, all processes do.
-        cpu: as in the settings.
-    """
+def from_main(accelerator: Accelerator, make: Callable[[], Made]) -> Made:
+    """Make something on the main process, such as the folder of a run, and return it on all processes."""
     from accelerate.utils import broadcast_object_list
 
-    made: list[Path | str] = [""]
-    if is_main(cpu=cpu):
-        try:
-            made = [make()]
-        except (UserError, OSError) as error:
-            made = [str(error)]
+    made = [make() if accelerator.is_main_process else None]
     broadcast_object_list(made)
-    if isinstance(made[0], str):
-        raise UserError(made[0])
-    return made[0]
-
-
-def main_first(make: Callable[[], Made], *, cpu: bool) -> Made:
-    """Make something on every process, on the main one before the others, such as a download.
-
-    Args:
-        make: called on every process; if it fails on the main one, all processes do.
-        cpu: as in the settings.
-    """
-    made: list[Made] = []
-
-    def first() -> Path:
-        made.append(make())
-        return Path()
-
-    on_main(first, cpu=cpu)
-    return made[0] if made else make()
+    return made[0]  # type: ignore[return-value]  # that of the main process
 
 
 @contextmanager
-def together(processes: int) -> Iterator[None]:
-    """Turn a failed message to another process into an error that says what to do.
-
-    Args:
-        processes: their number.
-    """
+def together() -> Iterator[None]:
+    """Turn a failed message to another process into an error that says what to do."""
     try:
         yield
     except RuntimeError as error:
-        if not _from_a_message(error):
+        frames = (frame for frame, _ in walk_tb(error.__traceback__))
+        modules = [frame.f_globals.get("__name__", "") for frame in frames]
+        if not any(name.startswith("torch.distributed.") for name in modules):
             raise
-        cause = str(error).splitlines()[0]
         raise UserError(
-            f"another of the {processes} processes of this run has ended or does not answer "
-            f"({cause}); expected all of them to go on together. Look for the cause in its output, "
-            "and resume the run from its last checkpoint."
+            f"another process of this run has ended or does not answer ({str(error).splitlines()[0]}); "
+            "expected all of them to go on together. Look for the cause in its output, and resume the "
+            "run from its last checkpoint."
         ) from error
-
-
-def _from_a_message(error: RuntimeError) -> bool:
-    frames = (frame for frame, _ in walk_tb(error.__traceback__))
-    return any(f.f_globals.get("__name__", "").startswith("torch.distributed.") for f in frames)
-
-
-def _floats(x: Tensor) -> list[float]:
-    return [float(number) for number in x.tolist()]

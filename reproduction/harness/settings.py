@@ -1,21 +1,21 @@
 """The settings of every training run and measurement, and how stored settings are read and compared.
 
-A command takes one dataclass of settings. They are stored in ``settings.json`` and in the checkpoint.
-With ``--resume RUN`` the stored settings become the defaults of the command, and what is given beside
-it must not differ, except for the fields marked with :data:`MAY_CHANGE`.
+A command takes one dataclass of settings, which is stored in ``settings.json``. With ``--resume RUN`` the
+stored settings become the defaults of the command, and the options beside it must not differ from them,
+except for the fields marked with :data:`MAY_CHANGE`.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reproduction.harness.errors import UserError, check_at_least, check_positive, check_seed
+from reproduction.harness.folder import plain, read_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,34 +24,54 @@ MAY_CHANGE: Mapping[str, bool] = {"may_change": True}
 """Metadata of a field that may have another value when a run is resumed."""
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
+Tracker = Literal["tensorboard", "wandb"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings(ABC):
+class ResumableSettings:
+    """Settings of every command that can be interrupted and resumed.
+
+    Attributes:
+        seed: seed of all randomness.
+        out: folder to write to; by default a new one in runs/.
+        resume: folder to continue in; the settings in it become the defaults.
+    """
+
+    seed: int = 0
+    out: Path | None = field(default=None, metadata=MAY_CHANGE)
+    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        if self.resume is not None and self.out is not None:
+            raise UserError(
+                f"--resume {self.resume} and --out {self.out} were given; expected one of them, since "
+                "a run continues in its own folder. Leave out --out."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(ResumableSettings, ABC):
     """Settings of every training run. The settings of an experiment inherit from this class.
 
     Attributes:
-        seed: seed of the initial weights, the batches and the noise.
         clip: largest norm of the gradient; None does not clip.
         log_every: number of steps that one line of ``metrics.jsonl`` averages.
         checkpoint_every: steps between checkpoints; there is also one after every epoch.
         keep_every: epochs between the copies of the model that are kept; 0 keeps none.
         keep_steps: numbers of steps after which a copy of the model is kept too; 0 is the untrained
             model.
+        track: also send the metrics to tensorboard (in the folder of the run), to wandb, or to both.
         cpu: stay on the CPU even if there is an accelerator.
-        out: folder of the run; by default a new one in runs/.
-        resume: folder of a run to continue; its settings become the defaults.
     """
 
-    seed: int = 0
     clip: float | None = None
     log_every: int = 100
     checkpoint_every: int = field(default=1000, metadata=MAY_CHANGE)
     keep_every: int = field(default=0, metadata=MAY_CHANGE)
     keep_steps: tuple[int, ...] = field(default=(), metadata=MAY_CHANGE)
+    track: tuple[Tracker, ...] = field(default=(), metadata=MAY_CHANGE)
     cpu: bool = False
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
 
     @property
     @abstractmethod
@@ -59,29 +79,11 @@ class TrainingSettings(ABC):
         """Number of epochs in all, which is a field in most experiments."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        super().__post_init__()
         check_positive(self, "clip")
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
         if any(step < 0 for step in self.keep_steps):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasurementSettings:
-    """Settings of every measurement of gradients on kept models, which can be interrupted and resumed.
-
-    Attributes:
-        seed: seed of the samples.
-        out: folder to write to; by default a new one in runs/.
-        resume: folder of a measurement to continue; its settings become the defaults.
-    """
-
-    seed: int = 0
-    out: Path | None = field(default=None, metadata=MAY_CHANGE)
-    resume: Path | None = field(default=None, metadata=MAY_CHANGE)
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
@@ -96,7 +98,7 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
         kind: type of the settings of a command.
         arguments: of that command.
     """
-    if not {"resume", "out"} <= may_change(kind):
+    if not issubclass(kind, ResumableSettings):
         return None
     for position, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
@@ -107,13 +109,7 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
 
 def read_settings(kind: type[Settings], run: Path) -> Settings:
     """Read the ``settings.json`` of a run, except for the folder that it was written to."""
-    try:
-        return from_json(kind, stored_settings(run) | {"out": None})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{run / 'settings.json'} does not hold the settings of such a run ({error}); expected "
-            f"those of {kind.__name__}. Give the folder of a run of this command."
-        ) from error
+    return from_json(kind, stored_settings(run) | {"out": None}, run / "settings.json")
 
 
 def stored_settings(run: Path) -> dict[str, Any]:
@@ -121,101 +117,59 @@ def stored_settings(run: Path) -> dict[str, Any]:
     path = run / "settings.json"
     if not path.is_file():
         raise UserError(f"there is no {path}; expected the folder of a run. Correct the folder.")
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        return dict(stored)
-    except (ValueError, KeyError, TypeError) as error:
+    stored = read_json(path).get("settings")
+    if not isinstance(stored, dict):
         raise UserError(
-            f"{path} does not hold the settings of such a run ({error}); expected those that a run "
-            "writes. Give the folder of a run."
-        ) from error
-
-
-def from_json(kind: type[Settings], stored: Mapping[str, Any]) -> Settings:
-    """Make settings from their JSON form, including nested settings."""
-    hints = get_type_hints(kind)
-    return kind(**{name: _typed(hints[name], value) for name, value in stored.items()})
-
-
-def _typed(hint: Any, value: Any) -> Any:
-    if is_dataclass(hint) and isinstance(hint, type):
-        return from_json(hint, value)
-    if isinstance(value, list):
-        value = tuple(value)
-    if isinstance(value, str) and Path in (hint, *get_args(hint)):
-        value = Path(value)
-    if not _fits(hint, value):
-        raise TypeError(f"{value!r} is not of the type {getattr(hint, '__name__', hint)}")
-    return value
-
-
-def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value is of one of the types that settings have."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in inner
-    if origin in (Union, UnionType):
-        return any(_fits(each, value) for each in inner)
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(inner[0], each) for each in value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
-
-
-def as_json(settings: DataclassInstance) -> str:
-    """Return the JSON form in which settings are stored and compared."""
-    return json.dumps(asdict(settings), default=str, sort_keys=True)
-
-
-def require_same(stored: str, settings: DataclassInstance, path: Path) -> None:
-    """Refuse settings other than those of the run that is resumed.
-
-    A setting that did not exist when the run was started must have its default, which stands for what
-    the run did before.
-
-    Args:
-        stored: the settings of the run, by :func:`as_json`.
-        settings: those that it is resumed with.
-        path: the file that the former are from, for the error.
-    """
-    usual, now = _flat(_usual(settings)), _flat(json.loads(as_json(settings)))
-    before = usual | _flat(json.loads(stored))
-    free, missing = may_change(settings), "not a setting"
-    changed = [
-        f"{name} was {before.get(name, missing)!r} and is {now.get(name, missing)!r}"
-        for name in sorted((before.keys() | now.keys()) - free)
-        if before.get(name, missing) != now.get(name, missing)
-    ]
-    if changed:
-        raise UserError(
-            f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
-            f"Resume with those of the run (only {', '.join(sorted(free))} may change), or start "
-            "another run."
+            f"{path} holds no settings but {stored!r}; expected those that a run writes. Give the "
+            "folder of a run."
         )
-
-
-def _usual(settings: DataclassInstance) -> dict[str, Any]:
-    """Return the JSON form of the settings that have a default, at their defaults."""
-    usual: dict[str, Any] = {}
-    for f in fields(settings):
-        if f.default is not MISSING:
-            usual[f.name] = f.default
-        elif f.default_factory is not MISSING:
-            usual[f.name] = f.default_factory()
-    stored: dict[str, Any] = json.loads(json.dumps(usual, default=_plain))
     return stored
 
 
-def _plain(value: Any) -> Any:
-    """Return nested settings as a dictionary, and other values that JSON does not have as a string."""
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+def from_json(kind: type[Settings], stored: Mapping[str, Any], path: Path) -> Settings:
+    """Make settings from their JSON form, including nested ones; settings that are missing have defaults.
+
+    Args:
+        kind: type of the settings.
+        stored: from names to values.
+        path: the file that they are from, for the error.
+    """
+    from dacite import Config, DaciteError, from_dict
+
+    try:
+        return from_dict(kind, stored, Config(cast=[Path, tuple], strict=True))
+    except (DaciteError, TypeError) as error:
+        raise UserError(
+            f"{path} does not hold the settings of such a run ({error}); expected those of "
+            f"{kind.__name__}. Give a file that a run of this command wrote."
+        ) from error
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested settings, with names such as ``model.width``."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        inner = _flat(value) if isinstance(value, dict) else None
-        flat |= {name: value} if inner is None else {f"{name}.{n}": v for n, v in inner.items()}
-    return flat
+def as_json(settings: DataclassInstance) -> str:
+    """Return the JSON form of settings in one line."""
+    return json.dumps(plain(asdict(settings)), sort_keys=True)
+
+
+def require_same(before: Settings, now: Settings, path: Path) -> None:
+    """Refuse settings other than those of the run that is resumed.
+
+    Args:
+        before: the settings of the run.
+        now: those that it is resumed with.
+        path: the file that the former are from, for the error.
+    """
+    if changed := list(_changes(before, now)):
+        raise UserError(
+            f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "
+            f"Resume with those of the run (only {', '.join(sorted(may_change(now)))} may change), "
+            "or start another run."
+        )
+
+
+def _changes(before: Settings, now: Settings, prefix: str = "") -> Iterator[str]:
+    for f in fields(now):
+        was, value = getattr(before, f.name), getattr(now, f.name)
+        if is_dataclass(value):
+            yield from _changes(was, value, f"{prefix}{f.name}.")
+        elif was != value and f.name not in may_change(now):
+            yield f"{prefix}{f.name} was {was!r} and is {value!r}"

@@ -1,4 +1,4 @@
-"""What the training loop trains: a task, and the place in a run that its randomness depends on."""
+"""The task that a run trains, and the place in the run that all randomness is a function of."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def seeded(*place: int | str, device: torch.device | str = "cpu") -> torch.Gener
 
 
 class Task(ABC, Generic[Batch]):
-    """What a run trains: a model, an optimiser, batches, a loss and a validation.
+    """A model, an optimiser, batches, a loss and a validation.
 
     Attributes:
         model: holds every parameter that is trained; its weights are initialised by the task, from
@@ -70,7 +70,8 @@ class Task(ABC, Generic[Batch]):
         optimizer: of these parameters.
         steps: number of steps of an epoch.
         examples: number of records in a step, over all processes, for the throughput.
-        model_settings: what the model is built from, to be kept beside its weights; None for none.
+        model_settings: the settings that the model is built from, to be kept beside its weights; None
+            for none.
     """
 
     model: nn.Module
@@ -92,22 +93,22 @@ class Task(ABC, Generic[Batch]):
         """Return metrics on the validation set. The generator starts from the same seed every time."""
 
     def begin(self) -> dict[str, float]:
-        """Do what is due before the first step, and return metrics of it; not when a run is resumed.
+        """Prepare the first step, and return metrics of it; not when a run is resumed.
 
         Every process calls it, and the main one shares its weights afterwards.
         """
         return {}
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
-        """Do what is due before the validation of an epoch, and return metrics of it.
+        """Finish an epoch before its validation, and return metrics of it.
 
         Every process calls it, with the same generator and the same weights.
         """
         return {}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps in addition: tensors, numbers, strings and dicts of these."""
+        """Return the rest of the state for a checkpoint: tensors, numbers, strings and dicts of these."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from reproduction.harness.folder import open_folder
@@ -21,13 +20,8 @@ def lm(settings: LMSettings) -> Path:
     """
     from reproduction.lm.task import SortingTask  # needs transformers, which the figures do not
 
-    return run(
-        lambda: SortingTask(settings),
-        settings,
-        command="lm",
-        name=f"lm-{settings.estimator}",
-        kept=replace(settings, out=None, resume=None),
-    )
+    name = f"lm-{settings.estimator}"
+    return run(lambda: SortingTask(settings), settings, command="lm", name=name)
 
 
 def lm_figures(settings: LMFigures) -> Path:

@@ -76,7 +76,7 @@ class LMSettings(TrainingSettings):
                 "digits, and unordered_set draws distinct ones; expected at most as many. Lower --k, "
                 "or give more digits."
             )
-        check_best_of(self, self.k)
+        check_best_of(self.best_of, self.estimator, self.k)
         check_positive(self, "validate_best_of")
         if self.reward not in get_args(Reward):
             raise UserError(f"reward is {self.reward!r}; expected {' or '.join(get_args(Reward))}.")

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.processes import is_main
 from reproduction.harness.task import seeded
 from reproduction.lm.problem import Sorting
 from reproduction.lm.settings import LMSettings
@@ -42,10 +41,11 @@ def supervise(
     Returns:
         The number of steps.
     """
+    from accelerate import PartialState
     from rich.progress import Progress
 
     until = settings.supervised_until
-    with Progress(disable=not is_main(cpu=settings.cpu)) as progress:
+    with Progress(disable=not PartialState().is_main_process) as progress:
         bar = progress.add_task("solved by supervision", total=until)
         for step in range(0, MOST_STEPS, CHECK_EVERY):
             share = solved()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import swor
 from reproduction.harness.best_of import best_of_loss
-from reproduction.harness.errors import check_memory
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.lm.problem import Sorting
 from reproduction.lm.settings import LMSettings
@@ -22,19 +23,6 @@ from swor.integrations.transformers import (
 )
 
 
-def check_sizes(settings: LMSettings) -> None:
-    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
-    weights = (
-        settings.layers * 12 * settings.width**2
-        + (settings.base + settings.digits) * settings.width
-    )
-    check_memory(16.0 * weights, "the model (--width, --layers, --base, --digits)")
-    tokens = settings.batch_size * settings.k * settings.digits * settings.width
-    check_memory(4.0 * tokens, "a batch (--batch-size, --k, --digits, --width)")
-    prompts = settings.validation_size * settings.digits
-    check_memory(8.0 * prompts, "the prompts (--validation-size, --digits)")
-
-
 class SortingTask(Task[Tensor]):
     """Maximise the expected reward of the completions of random prompts.
 
@@ -43,8 +31,8 @@ class SortingTask(Task[Tensor]):
     """
 
     def __init__(self, settings: LMSettings) -> None:
-        check_sizes(settings)
         self.settings = settings
+        self.model_settings = replace(settings, out=None, resume=None)
         self.problem = Sorting(settings.digits, settings.base)
         self.steps, self.examples = settings.validate_every, settings.batch_size
         with torch.random.fork_rng(devices=[]):

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import RunFolder, create, read_json
-from reproduction.harness.lock import locked
+from reproduction.harness.folder import RunFolder, create, locked, read_json
 from reproduction.reproduce.execution import (
     Outcome,
     as_completed,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.errors import UserError, check_memory
+from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models, kept_settings
@@ -41,13 +41,8 @@ def tsp(settings: TSPSettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = with_start(settings.resolved())
-    return run(
-        lambda: TourTask(settings),
-        settings,
-        command="tsp",
-        name=f"tsp{settings.nodes}-{settings.estimator}",
-        kept=settings.model,
-    )
+    name = f"tsp{settings.nodes}-{settings.estimator}"
+    return run(lambda: TourTask(settings), settings, command="tsp", name=name)
 
 
 def with_start(settings: TSPSettings) -> TSPSettings:
@@ -100,7 +95,6 @@ def tsp_solve(settings: TSPSolve) -> Path:
         require_new(settings.out)
     model, instances = load_attention_model(settings.model), read_instances(settings.instances)
     try:
-        check_memory(32.0 * settings.k * instances[..., 0].numel(), "the tours (--k)")
         found = search(model, instances, settings.k, settings.seed)
     except ValueError as error:  # such as more tours than there are
         raise UserError(str(error)) from error

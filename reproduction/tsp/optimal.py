@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from io import BytesIO
+from contextlib import suppress
 from pathlib import Path
 
 import highspy
 import numpy as np
+import pooch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reproduction.harness.downloads import cache as default_cache
 from reproduction.harness.folder import replacing
 from reproduction.tsp.problem import check_instances, tour_length
 
@@ -37,7 +37,7 @@ def optimal_lengths(
     Args:
         instances: (n, nodes, 2).
         cache: the folder that remembers solved instances; by default ``swor/tsp`` in
-            ``$XDG_CACHE_HOME`` or ``~/.cache``.
+            the cache of this user, such as ``~/.cache``.
         jobs: the number of processes.
         progress: whether to show a progress bar.
 
@@ -50,7 +50,7 @@ def optimal_lengths(
     """
     check_instances(instances)
     chunks = instances.detach().cpu().double().split(CHUNK)
-    solved = _solve(chunks, default_cache() / "tsp" if cache is None else cache, jobs)
+    solved = _solve(chunks, cache or Path(pooch.os_cache("swor")) / "tsp", jobs)
     if progress:
         from rich.progress import track
 
@@ -74,33 +74,13 @@ def _remembered(chunk: Tensor, folder: Path) -> Tensor:
     digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
     path = folder / f"{digest}.npy"
     if path.exists():
-        lengths = _read(path, len(chunk))
-        if lengths is not None:
-            return lengths
-        print(f"{path} is damaged. Its shortest tours are found again.")
+        with suppress(EOFError, ValueError):  # a damaged file, whose instances are solved again
+            return torch.from_numpy(np.load(path).reshape(len(chunk)))
     tours = torch.tensor([shortest_tour(instance) for instance in array])
     lengths = tour_length(chunk, tours.unsqueeze(1)).squeeze(1)
-    buffer = BytesIO()
-    np.save(buffer, lengths.numpy())
     with replacing(path) as draft:
-        draft.write_bytes(buffer.getvalue() + hashlib.sha256(buffer.getvalue()).digest())
+        np.save(draft, lengths.numpy())
     return lengths
-
-
-def _read(path: Path, count: int) -> Tensor | None:
-    """Lengths from a file of the cache; None if it is damaged.
-
-    The file is an array as NumPy writes it, and then its SHA-256. NumPy ignores what follows an array.
-    """
-    file = BytesIO(path.read_bytes())
-    try:
-        lengths = np.load(file)
-    except Exception:  # a damaged file can raise almost anything
-        return None
-    content, checksum = file.getvalue()[: file.tell()], file.read()
-    whole = checksum == hashlib.sha256(content).digest() or not checksum  # earlier files have none
-    fits = whole and getattr(lengths, "shape", None) == (count,) and np.isfinite(lengths).all()
-    return torch.from_numpy(lengths) if fits else None
 
 
 def shortest_tour(places: NDArray[np.float64]) -> list[int]:

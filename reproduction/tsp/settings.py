@@ -11,7 +11,7 @@ import tyro
 
 from reproduction.harness.best_of import check_best_of
 from reproduction.harness.errors import UserError, check_at_least, check_positive
-from reproduction.harness.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
+from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
 
 TOURS = 512  # in a batch of the paper, however many of them are of the same instance
 
@@ -143,7 +143,7 @@ class TSPSettings(TrainingSettings):
             raise UserError(
                 "batch_size is 1; expected at least two instances, to compare one with the others."
             )
-        check_best_of(self, self.samples)
+        check_best_of(self.best_of, self.estimator, self.samples)
         check_positive(self, "validate_best_of")
         if self.steps % self.epoch_steps:
             raise UserError(
@@ -184,7 +184,7 @@ class TSPSettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TSPVariance(MeasurementSettings):
+class TSPVariance(ResumableSettings):
     """Measure the gradient variance and bias of the estimators of Figure 3 on kept models of a run.
 
     Every estimator draws k tours of each instance of one fixed minibatch, whose instances interact by

@@ -11,7 +11,6 @@ from torch import Tensor, distributed
 
 import swor
 from reproduction.harness.best_of import best_of_loss
-from reproduction.harness.errors import check_memory
 from reproduction.harness.models import load_model
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.tsp.model import AttentionModel
@@ -123,19 +122,6 @@ def tour_loss(
 AT_ONCE = 500  # validation instances that are sampled at the same time
 
 
-def check_sizes(settings: TSPSettings) -> None:
-    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
-    model, nodes = settings.model, settings.nodes
-    weights = model.layers * model.width * (4 * model.width + 2 * model.hidden)
-    check_memory(16.0 * weights, "the model (--width, --hidden, --layers)")
-    tables = settings.instances * model.heads * nodes * nodes
-    check_memory(12.0 * tables, "a batch (--batch-size, --nodes, --heads)")
-    tours = settings.instances * settings.samples * nodes
-    check_memory(8.0 * tours, "the tours of a batch (--batch-size, --k, --nodes)")
-    fixed = max(settings.validation_size, settings.rollout_size) * nodes
-    check_memory(16.0 * fixed, "the instances (--validation-size, --rollout-size, --nodes)")
-
-
 class TourTask(Task[Tensor]):
     """Minimise the expected length of the tours of random instances.
 
@@ -144,7 +130,6 @@ class TourTask(Task[Tensor]):
     """
 
     def __init__(self, settings: TSPSettings) -> None:
-        check_sizes(settings)
         self.settings, self.model_settings = settings, settings.model
         self.estimator = TOUR_ESTIMATORS[settings.estimator]
         self.steps, self.examples = settings.epoch_steps, settings.instances

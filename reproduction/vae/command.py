@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from accelerate import PartialState
+
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder
 from reproduction.harness.images import load
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models
-from reproduction.harness.processes import main_first
 from reproduction.harness.settings import read_settings
 from reproduction.harness.training import run
 from reproduction.vae.curves import elbo_table, read_curve, rows, short_names
 from reproduction.vae.figures import curves_figure, picture, variance_figure
 from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
-from reproduction.vae.task import VAETask, check_applies, check_sizes, make_vae
+from reproduction.vae.task import VAETask, check_applies, make_vae
 from reproduction.vae.variance import (
     Subject,
     cases,
@@ -34,16 +35,14 @@ def vae(settings: VAESettings) -> Path:
         settings: of the run; with ``resume``, those of the run with what may change.
     """
     settings = replace(settings, k=settings.samples)
-    check_sizes(settings)
     check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
 
     def task() -> VAETask:
-        images = main_first(lambda: load(settings.data, settings.data_dir), cpu=settings.cpu)
-        return VAETask(settings, images)
+        with PartialState().main_process_first():  # which may have to download them
+            return VAETask(settings, load(settings.data, settings.data_dir))
 
     name = f"vae-{settings.data}-{settings.dims}-{settings.estimator}"
-    kept = replace(settings, data_dir=None, out=None, resume=None)
-    return run(task, settings, command="vae", name=name, kept=kept)
+    return run(task, settings, command="vae", name=name)
 
 
 def vae_variance(settings: VAEVariance) -> Path:

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.checkpoint import Checkpoint
 from reproduction.harness.errors import UserError
 from reproduction.harness.images import load
-from reproduction.harness.models import part_of
+from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.vae.curves import Curve, Group, common_details, grouped, spread
@@ -125,10 +124,7 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
             f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
         )
     vae = make_vae(settings, images.train.shape[-1])
-    checkpoint = Checkpoint(run / "checkpoint.pt")
-    content = checkpoint.load()
-    with checkpoint.restoring():
-        vae.load_state_dict(part_of(content["model"], "vae."))
+    load_model(run / MODEL, vae, part="vae")
     bands = {
         "images": images.valid[:columns].float(),
         "reconstructions": reconstructions(vae, images.valid[:columns].float()),

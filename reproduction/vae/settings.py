@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import tyro
 
 from reproduction.harness.errors import UserError, check_at_least, check_positive
 from reproduction.harness.images import Name
-from reproduction.harness.settings import MAY_CHANGE, MeasurementSettings, TrainingSettings
+from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
 from reproduction.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
 from swor.estimators.registry import ESTIMATORS
 
@@ -18,6 +18,11 @@ OutputBias = Literal["zero", "mean-image"]
 
 METHODS = {name: entry for name, entry in ESTIMATORS.items() if name != "vimco"}
 """Estimators of the ELBO; VIMCO has an objective of its own."""
+
+if TYPE_CHECKING:
+    Estimator = str
+else:
+    Estimator = tyro.extras.literal_type_from_choices(METHODS)  # listed by --help
 
 
 def check_estimator(name: str) -> None:
@@ -48,7 +53,7 @@ class VAESettings(TrainingSettings):
     """
 
     epochs: int = field(default=10, metadata=MAY_CHANGE)
-    estimator: str = "unordered_set"
+    estimator: Estimator = "unordered_set"
     k: int | None = None
     dims: int = 20
     categories: int = 10
@@ -88,7 +93,7 @@ class VAESettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VAEVariance(MeasurementSettings):
+class VAEVariance(ResumableSettings):
     """Measure the gradient variance of estimators on the kept models of a run.
 
     The released code of the paper measures with --records 200 --new-minibatch --kl-in-cost, and reports
@@ -112,7 +117,7 @@ class VAEVariance(MeasurementSettings):
     """
 
     run: tyro.conf.Positional[Path]
-    estimators: tuple[str, ...] = tuple(PAPER)
+    estimators: tuple[Estimator, ...] = tuple(PAPER)
     k: int = 4
     repetitions: int = 1000
     repetitions_before: int | None = None

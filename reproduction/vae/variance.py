@@ -116,7 +116,7 @@ def measure(
     done = {(m.epoch, m.estimator, m.k) for m in measured}
 
     def work(case: Case, advance: Advance) -> None:
-        load_model(subject.models[case.epoch], subject.vae, prefix="vae.")
+        load_model(subject.models[case.epoch], subject.vae, part="vae")
         draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
         measured.extend(measure_case(case, draw, advance))
         rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]

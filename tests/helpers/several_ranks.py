@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import swor
-from reproduction.harness.processes import Processes
+from reproduction.harness.processes import average
 from reproduction.harness.task import seeded
 from swor.samplers.sharded import gumbel_top_k_sharded
 
@@ -152,7 +152,7 @@ def data_parallel(rank: int, ranks: int) -> dict[str, torch.Tensor]:
 
 
 class Ranks:
-    """What :class:`Processes` asks of an Accelerator."""
+    """The part of an Accelerator that :func:`average` uses."""
 
     def __init__(self, ranks: int) -> None:
         self.num_processes = ranks
@@ -169,7 +169,7 @@ def unused(rank: int, ranks: int) -> dict[str, object]:
     everywhere, last, _ = parameters
     loss = (rank + 1) * everywhere.sum() + (last.sum() if rank == ranks - 1 else 0.0)
     loss.backward()
-    means = Processes(Ranks(ranks)).average([loss.detach()], parameters)
+    means = average(Ranks(ranks), [loss], parameters)
     return {"means": means, "gradients": [p.grad for p in parameters]}
 
 

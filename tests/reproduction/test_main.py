@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
 
 from reproduction import cli
+from reproduction.bernoulli.command import bernoulli
 from reproduction.harness.errors import UserError
 
 pytest.importorskip("tyro")
@@ -42,60 +44,53 @@ def toy(settings: Settings) -> None:
         raise UserError("model.bin is no model; expected one of ours. Give another.")
     if settings.wrong == "folder":
         raise FileExistsError("there is something")
-    if settings.wrong == "package":
-        raise ModuleNotFoundError("No module named 'seaborn'", name="seaborn")
+    if settings.wrong in ("seaborn", "transformers"):
+        raise ModuleNotFoundError(name=settings.wrong)
+    if settings.wrong == "memory":
+        torch.empty(2**58)
     if settings.wrong == "interrupt":
         raise KeyboardInterrupt
     if settings.wrong == "bug":
         raise RuntimeError("a bug")
-    print(settings.number_of)
+    print(settings.number_of, settings.inner.rate)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "toy", cli.Command(f"{__name__}:toy", "a toy"))
-    missing = cli.Command("nowhere_to_be_found:run", "needs an extra", "tsp")
-    monkeypatch.setitem(cli.COMMANDS, "missing", missing)
-    monkeypatch.setitem(sys.modules, __name__, sys.modules[toy.__module__])
+    monkeypatch.setattr(cli, "commands", lambda: [toy, bernoulli])
 
 
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         assert cli.main(arguments) == 0
         said = capsys.readouterr().out
-        assert all(name in said for name in cli.COMMANDS)
+        assert "• vae-figures      Plot training and validation curves of runs" in said
+        assert said.count("•") == len(cli.commands())
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("swor 0.")
-
-
+@pytest.mark.usefixtures("with_toy")
 def test_a_command_gets_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["toy", "--number-of", "-7"]) == 0
-    assert capsys.readouterr().out == "-7\n"
-
-
-def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["toy", "--help"]) == 0
-    assert "--number-of" in capsys.readouterr().out
+    assert cli.main(["toy", "--number-of", "-7", "--rate", "2.0"]) == 0
+    assert capsys.readouterr().out == "-7 2.0\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["bernouli"], 2, "there is no command 'bernouli'; expected one of bernoulli"),
-        (["--fast"], 2, "there is no option '--fast'"),
-        (["toy", "--speed", "3"], 2, "expected one of --number-of, --wrong, --rate"),
-        (["toy", "--number-of", "x"], 2, "--number-of"),
+        (["bernouli"], 2, "Available subcommands: toy, bernoulli"),
+        (["--fast"], 2, "Unrecognized options: --fast"),
+        (["toy", "--numbr-of", "3"], 2, "--number-of"),
+        (["toy", "--number-of", "x"], 2, "Error parsing --number-of"),
         (["bernoulli", "--eta", "nan"], 1, "from -15 to 15"),
         (["toy", "--wrong", "user"], 1, "reproduction: model.bin is no model"),
         (["toy", "--wrong", "folder"], 1, "there is something"),
-        (["toy", "--wrong", "package"], 1, "pip install -c constraints.txt -e '.[reproduction]'"),
+        (["toy", "--wrong", "seaborn"], 1, "pip install -c constraints.txt -e '.[reproduction]'"),
+        (["toy", "--wrong", "transformers"], 1, "-e '.[reproduction,transformers]'"),
         (["toy", "--wrong", "interrupt"], 130, "interrupted"),
-        (["missing"], 1, "needs the package 'nowhere_to_be_found'"),
+        (["toy", "--wrong", "memory"], 1, "not enough memory for these sizes"),
     ],
 )
+@pytest.mark.usefixtures("with_toy")
 def test_mistakes_are_explained(
     arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,32 +100,36 @@ def test_mistakes_are_explained(
     assert "Traceback" not in error
 
 
+@pytest.mark.usefixtures("with_toy")
 def test_bugs_are_not_hidden() -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         cli.main(["toy", "--wrong", "bug"])
 
 
 def test_every_command_can_be_called(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in set(cli.COMMANDS) - {"toy", "missing"}:
+    for command in cli.commands():
+        name = command.__name__.replace("_", "-")
         assert cli.main([name, "--help"]) == 0, name
         assert f"python -m reproduction {name}" in capsys.readouterr().out
+
+
+def test_the_choices_of_an_estimator_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("vae", "tsp", "lm"):
+        assert cli.main([name, "--help"]) == 0
+        assert "unordered_set," in capsys.readouterr().out.replace("\n", "")
 
 
 def test_as_a_module(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    command = [
-        sys.executable,
-        "-m",
-        "reproduction",
-        "bernoulli",
-        "--eta",
-        "0",
-        "-4",
-        "--out",
-        "taken",
-    ]
+    command = [sys.executable, "-m", "reproduction", "bernoulli", "--out", "taken"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "taken exists; expected a new or empty folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_may_have_seen_enough() -> None:
+    command = f"{sys.executable} -m reproduction --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

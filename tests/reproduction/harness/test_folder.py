@@ -38,12 +38,6 @@ def test_a_folder_is_new(tmp_path: Path) -> None:
     assert (made.path / "x.txt").read_text() == "x"
 
 
-def test_the_first_free_name(tmp_path: Path) -> None:
-    assert folder.unused(tmp_path, "run").name == "run-1"
-    folder.create(tmp_path / "run-1")
-    assert folder.unused(tmp_path, "run").name == "run-2"
-
-
 def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     run = folder.RunFolder(tmp_path)
     run.write_text("x.txt", "before")
@@ -60,11 +54,11 @@ def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_settings_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/somewhere/swor", "toy", "--wrong", "a b"])
+    monkeypatch.setattr(sys, "argv", ["/reproduction/__main__.py", "toy", "--wrong", "a b"])
     folder.create(tmp_path / "run").write_settings(Settings(inner=Inner(rate=float("inf"))))
     kept = json.loads((tmp_path / "run" / "settings.json").read_text())
     assert kept["settings"] == {"number_of": 3, "wrong": "", "inner": {"rate": "inf"}}
-    assert kept["command"] == "swor toy --wrong 'a b'"
+    assert kept["command"] == "python -m reproduction toy --wrong 'a b'"
     assert {"python", "swor", "torch"} <= set(kept["versions"])
 
 
@@ -81,7 +75,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
     assert synced == [(3, False)]
 
 
-def test_a_run_is_opened_in_its_folder_or_a_new_one(
+def test_results_have_a_folder_and_their_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,6 +83,18 @@ def test_a_run_is_opened_in_its_folder_or_a_new_one(
         made = folder.open_folder(Settings(), "toy", out=None)
         assert made.path == Path("runs") / f"toy-{number}"
         assert (made.path / "settings.json").is_file()
-    assert folder.open_folder(Settings(), "toy", out=None, resume=made.path) == made
-    with pytest.raises(UserError, match="Leave out --out"):
-        folder.open_folder(Settings(), "toy", out=Path("x"), resume=made.path)
+    assert folder.open_folder(Settings(), "toy", out=Path("x")).path == Path("x")
+
+
+def test_a_lock_has_one_holder_who_removes_drafts(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    draft = tmp_path / "models" / ".epoch-0003.17.draft.safetensors"
+    draft.touch()
+    with folder.locked(tmp_path):
+        assert not draft.exists()
+        with pytest.raises(UserError, match=f"{tmp_path} is in use by another process.*Wait"):
+            folder.locked(tmp_path).__enter__()
+    with folder.locked(tmp_path):
+        pass
+    (tmp_path / "models").rmdir()
+    folder.create(tmp_path)  # the file of the lock is no result

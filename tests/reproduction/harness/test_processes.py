@@ -16,7 +16,7 @@ from run_results import logged
 from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.processes import connect, is_main, main_first, on_main, together
+from reproduction.harness.processes import connect, together
 from reproduction.harness.training import train
 
 
@@ -65,12 +65,13 @@ def test_a_process_that_dies_ends_the_run_which_can_be_resumed(
     said = [process.communicate(timeout=240)[1] for process in started]
     assert started[dies].returncode == -signal.SIGKILL
     assert started[1 - dies].returncode == 1
-    assert "another of the 2 processes of this run has ended" in said[1 - dies]
+    assert "another process of this run has ended" in said[1 - dies]
     resumed = Toy()
     assert train(resumed, tmp_path, SETTINGS, resume=True)
     assert resumed.calls == 21 - 7  # the end of the first epoch was the last checkpoint
     assert "was written by 2 processes, and the run continues with 1" in capsys.readouterr().out
-    assert json.loads((tmp_path / "settings.json").read_text())["processes"] == 1
+    stored = json.loads((tmp_path / "settings.json").read_text())
+    assert (stored["processes"], stored["resumed"][-1]["processes"]) == (2, 1)
     again = Toy()
     assert train(again, tmp_path, SETTINGS, resume=True)
     assert "processes" not in capsys.readouterr().out  # the last checkpoint is by one process
@@ -79,24 +80,12 @@ def test_a_process_that_dies_ends_the_run_which_can_be_resumed(
 def test_processes_that_were_launched_together_do_not_train_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert connect(cpu=True).num_processes == 1
+    assert connect(SETTINGS).num_processes == 1
     monkeypatch.setenv("WORLD_SIZE", "2")  # after this process was connected to no other
     with pytest.raises(UserError, match="2 processes were launched together, but 1 train together"):
-        connect(cpu=True)
+        connect(SETTINGS)
 
 
 def test_other_errors_are_not_taken_for_the_end_of_a_process() -> None:
-    with pytest.raises(RuntimeError, match="must match"), together(2):
+    with pytest.raises(RuntimeError, match="must match"), together():
         torch.ones(2) + torch.ones(3)
-
-
-def test_what_fails_on_the_main_process_is_an_error_of_all() -> None:
-    def full() -> Path:
-        raise OSError("no space left on device")
-
-    assert is_main(cpu=True)
-    with pytest.raises(UserError, match="no space left"):
-        on_main(full, cpu=True)
-    with pytest.raises(UserError, match="no space left"):
-        main_first(full, cpu=True)
-    assert main_first(lambda: 3, cpu=True) == 3

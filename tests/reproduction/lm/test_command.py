@@ -9,7 +9,7 @@ import torch
 from run_results import logged, same_weights
 
 from reproduction.cli import main
-from reproduction.harness.checkpoint import Checkpoint
+from reproduction.harness.checkpoint import read_checkpoint
 from reproduction.harness.metrics import read_records
 from reproduction.harness.models import kept_settings, load_model
 from reproduction.lm.settings import LMSettings
@@ -52,7 +52,7 @@ def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:
     load_model(last, model)
     assert not same_weights(first, model)
     assert model.lm_head.weight is model.transformer.wte.weight
-    trained = Checkpoint(out / "checkpoint.pt").load()["model"]
+    trained = read_checkpoint(out / "checkpoint.pt")["model"]
     assert all(torch.equal(trained[name], weight) for name, weight in model.state_dict().items())
 
 
@@ -64,8 +64,6 @@ def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:
         (["lm", "--learning-rate", "-1"], "learning_rate is -1.0; expected more than 0"),
         (["lm", "--validation-size", "0"], "validation_size is 0; expected more than 0"),
         (["lm", "--digits", "1", "--base", "2", "--k", "14"], "only 13 completions of 1 digits"),
-        (["lm", "--width", "100000000"], "no room for the model (--width"),
-        (["lm", "--batch-size", "1000000000000"], "no room for a batch (--batch-size"),
         (["lm", "--base", "1"], "base is 1; expected at least 2"),
         (["lm", "--digits", "0"], "digits is 0; expected more than 0"),
         (["lm", "--heads", "3"], "expected a width that the heads can share"),

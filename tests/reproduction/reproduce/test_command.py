@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from reproduction import cli
 from reproduction.harness.errors import UserError
-from reproduction.harness.lock import locked
+from reproduction.harness.folder import locked
 from reproduction.reproduce.command import open_folder, run, run_steps
 from reproduction.reproduce.settings import FULL, SHORT, Settings
 from reproduction.reproduce.steps import Step, all_steps
@@ -91,7 +90,7 @@ def test_damaged_settings_are_an_error(content: str, tmp_path: Path) -> None:
 
 def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
     folder = open_folder(tmp_path / "run", SHORT).path
-    with locked(folder), pytest.raises(UserError, match=f"in use by process {os.getpid()}"):
+    with locked(folder), pytest.raises(UserError, match="is in use by another process"):
         run(Settings(out=folder, jobs=1), SHORT)
     assert not (folder / "outcomes").exists()
 

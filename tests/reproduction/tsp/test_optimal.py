@@ -70,24 +70,15 @@ def test_what_is_solved_is_remembered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(solved) == 6
 
 
-def test_a_damaged_file_of_the_cache_is_made_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_file_of_the_cache_is_made_again(tmp_path: Path) -> None:
     x = random_instances(3, 5, generator=torch.Generator().manual_seed(0))
     found = optimal_lengths(x, cache=tmp_path)
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
-    some = range(0, len(content), 7)
-    altered = [content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in some]
-    for damaged in (b"", b"not an array", content[:-1], content[:-40], content[:50], *altered):
+    for damaged in (b"", b"not an array", content[:-1], content[:-24], content[:50]):
         path.write_bytes(damaged)
         assert torch.equal(optimal_lengths(x, cache=tmp_path), found)
-        said = f"{path} is damaged. Its shortest tours are found again."
-        assert said in capsys.readouterr().out
         assert path.read_bytes() == content
-    path.write_bytes(content[:-32])  # as earlier versions wrote it
-    assert torch.equal(optimal_lengths(x, cache=tmp_path), found)
-    assert not capsys.readouterr().out
 
 
 def test_a_solver_that_is_stopped_keeps_what_it_solved(

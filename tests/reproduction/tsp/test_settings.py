@@ -9,7 +9,7 @@ import pytest
 import swor
 from reproduction.harness.errors import UserError
 from reproduction.tsp.settings import SINGLE, ModelSettings, Name, TSPFigures, TSPSettings
-from reproduction.tsp.task import TOUR_ESTIMATORS, TourTask
+from reproduction.tsp.task import TOUR_ESTIMATORS
 
 
 def test_every_estimator_can_be_named() -> None:
@@ -49,7 +49,10 @@ def test_what_is_given_changes_the_other_defaults() -> None:
         ({"batch_size": 0}, "batch_size is 0; expected more than 0"),
         ({"nodes": 3, "k": 7}, "only 6 tours of 3 nodes.*Lower --k"),
         ({"nodes": 3, "k": 7, "estimator": "risk_beam_search"}, "only 6 tours of 3 nodes"),
-        ({"learning_rate": float("inf")}, "learning_rate is inf; expected a finite number"),
+        (
+            {"learning_rate": float("inf")},
+            "learning_rate is inf; expected more than 0, and a finite",
+        ),
         ({"seed": 2**70}, "expected an integer of 64 bits"),
         ({"keep_every": -1}, "keep_every is -1; expected at least 0"),
         ({"estimator": "reinforce_batch_mean", "batch_size": 1}, "two instances"),
@@ -64,21 +67,6 @@ def test_as_many_tours_as_there_are_or_more_that_may_repeat() -> None:
     assert TSPSettings(nodes=3, k=6).samples == 6
     assert TSPSettings(nodes=3, k=7, estimator="rloo").samples == 7
     assert TSPSettings(nodes=100, k=10**7).samples == 10**7
-
-
-@pytest.mark.parametrize(
-    ("changes", "option"),
-    [
-        ({"nodes": 10**9}, "--nodes"),
-        ({"validation_size": 10**12}, "--validation-size"),
-        ({"batch_size": 10**12}, "--batch-size"),
-        ({"k": 10**12, "batch_size": 1}, "--k"),
-        ({"model": ModelSettings(width=10**6)}, "--width"),
-    ],
-)
-def test_sizes_that_cannot_fit_are_refused(changes: dict, option: str) -> None:
-    with pytest.raises(UserError, match=rf"no room for .*{option}.*GiB of memory are needed"):
-        TourTask(TSPSettings(**changes))
 
 
 def test_figures_need_runs() -> None:

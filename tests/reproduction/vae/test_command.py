@@ -60,7 +60,6 @@ def test_a_run_from_the_mean_image_is_recorded_and_resumed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--estimator", "none"], "there is no estimator 'none'; expected one of"),
         (["--estimator", "deterministic_sum_and_sample"], "does not apply here"),
         (["--estimator", "disarm"], "disarm does not apply here"),
         (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),
@@ -167,7 +166,7 @@ def test_the_command_runs_on_two_processes(tmp_path: Path) -> None:
 def launched(launcher: list[str], options: list[str], out: Path) -> list[dict[str, object]]:
     """The metrics of a run of one epoch."""
     start = ["-m", *launcher] if launcher else []
-    command = [*start, "-m", "swor", "vae", "--epochs", "1", "--cpu", *options]
+    command = [*start, "-m", "reproduction", "vae", "--epochs", "1", "--cpu", *options]
     subprocess.run(
         [sys.executable, *command, "--out", str(out)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},

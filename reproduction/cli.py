@@ -63,6 +63,23 @@ COMMANDS = {
         "reproduction.best_of.command:best_of_figures",
         "compare runs of tsp or lm that train for the best of m with runs for the mean",
     ),
+    "best-of-variance": Command(
+        "reproduction.best_of.exact:best_of_variance",
+        "compute exact variances of estimates of the best of m, and draw them",
+    ),
+    "when-it-pays": Command(
+        "reproduction.when_it_pays:when_it_pays",
+        "compute the gain of distinct samples against the duplicates among independent ones",
+    ),
+    "rl4co": Command(
+        "reproduction.rl4co:rl4co",
+        "train on TSP and CVRP beside the methods of rl4co, at equal numbers of solutions",
+        "reproduction,rl4co",
+    ),
+    "figures": Command(
+        "reproduction.figures:figures",
+        "redraw every picture of the README, the documentation and the results from their tables",
+    ),
     "reproduce": Command(
         "reproduction.reproduce.command:reproduce",
         "run all experiments of the paper, in a few minutes or in full, with a report",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from reproduction.bernoulli.figures import trajectory_figure, variance_figure
 from reproduction.bernoulli.settings import BernoulliSettings
 from reproduction.bernoulli.task import exact_variances, monte_carlo, trajectories
-from reproduction.harness.errors import check_memory
 from reproduction.harness.folder import open_folder
 
 
@@ -18,10 +18,9 @@ def bernoulli(settings: BernoulliSettings) -> Path:
     """Compute everything, and return the new folder that it was written to.
 
     Args:
-        settings: what to compute.
+        settings: of the command.
     """
     began = time.perf_counter()
-    check_memory(24.0 * settings.runs * settings.steps, "the optimisation (--runs, --steps)")
     folder = open_folder(settings, "bernoulli", out=settings.out)
     points = exact_variances(settings.eta)
     folder.write_csv("variances.csv", [point._asdict() for point in points])
@@ -32,12 +31,12 @@ def bernoulli(settings: BernoulliSettings) -> Path:
     path = trajectories(settings)
     folder.write_csv("trajectory.csv", [point._asdict() for point in path])
     figures = {
-        "figure1": variance_figure(points),
-        "trajectory": trajectory_figure(path, settings.k),
+        "figure1": variance_figure(pd.DataFrame(points)),
+        "trajectory": trajectory_figure(pd.DataFrame(path), settings.k),
     }
     for name, figure in figures.items():
         for suffix in (".png", ".svg"):  # to look at, and to print
-            folder.write_figure(name + suffix, figure, dpi=200)
+            folder.write_figure(name + suffix, figure)
     seconds = time.perf_counter() - began
     print(f"{folder.path}: figure1.png, variances.csv and more, {seconds:.0f} s")
     return folder.path

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from reproduction.harness.folder import open_folder
 from reproduction.harness.training import run
 from reproduction.lm.figures import curves_figure, read_points
 from reproduction.lm.settings import LMFigures, LMSettings
-from reproduction.lm.steps import read_reached, steps_table
-from reproduction.lm.summary import summary_table
+from reproduction.lm.tables import read_reached, steps_table, summary_table
 
 
 def lm(settings: LMSettings) -> Path:
@@ -34,7 +35,7 @@ def lm_figures(settings: LMFigures) -> Path:
     """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md.
 
     Args:
-        settings: what to plot.
+        settings: of the figures.
     """
     points = [point for path in settings.runs for point in read_points(path)]
     metric = "solved" if settings.measure == "greedy" else "right"
@@ -43,7 +44,7 @@ def lm_figures(settings: LMFigures) -> Path:
     folder.write_csv("steps.csv", [each._asdict() for each in reached])
     folder.write_text("steps.md", steps_table(reached, settings.target, settings.measure))
     folder.write_text("summary.md", summary_table(settings.runs))
-    folder.write_csv("curves.csv", [point._asdict() for point in points])
-    folder.write_figure("curves.png", curves_figure(points))
+    folder.write_csv("curves.csv", points)
+    folder.write_figure("curves.png", curves_figure(pd.DataFrame(points)))
     print(f"The figures are in {folder.path}")
     return folder.path

@@ -8,7 +8,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import swor
 from reproduction.harness.best_of import best_of_loss
-from reproduction.harness.errors import check_memory
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.lm.problem import Sorting
 from reproduction.lm.settings import LMSettings
@@ -22,19 +21,6 @@ from swor.integrations.transformers import (
 )
 
 
-def check_sizes(settings: LMSettings) -> None:
-    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
-    weights = (
-        settings.layers * 12 * settings.width**2
-        + (settings.base + settings.digits) * settings.width
-    )
-    check_memory(16.0 * weights, "the model (--width, --layers, --base, --digits)")
-    tokens = settings.batch_size * settings.k * settings.digits * settings.width
-    check_memory(4.0 * tokens, "a batch (--batch-size, --k, --digits, --width)")
-    prompts = settings.validation_size * settings.digits
-    check_memory(8.0 * prompts, "the prompts (--validation-size, --digits)")
-
-
 class SortingTask(Task[Tensor]):
     """Maximise the expected reward of the completions of random prompts.
 
@@ -43,7 +29,6 @@ class SortingTask(Task[Tensor]):
     """
 
     def __init__(self, settings: LMSettings) -> None:
-        check_sizes(settings)
         self.settings = settings
         self.problem = Sorting(settings.digits, settings.base)
         self.steps, self.examples = settings.validate_every, settings.batch_size
@@ -132,7 +117,7 @@ class SortingTask(Task[Tensor]):
         }
 
     def _validate_samples(self, prompts: Tensor, generator: torch.Generator) -> dict[str, float]:
-        """The mean reward of sampled completions, and that of the best of some, if asked for."""
+        """Return the mean reward of samples and of the best of several, if the settings say so."""
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from reproduction.harness.errors import UserError, check_memory
+from reproduction.harness.errors import UserError
 from reproduction.harness.images import Images
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.vae.model import CategoricalVAE, Posterior, uniform
@@ -77,14 +77,6 @@ def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     """Make the model, of the size of the data, with initial weights from the seed."""
     generator = seeded(settings.seed, "weights")
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
-
-
-def check_sizes(settings: VAESettings) -> None:
-    """Refuse sizes that cannot fit: numbers of four bytes, and with gradient and Adam four times that."""
-    outcomes = settings.dims * settings.categories
-    check_memory(16.0 * 2 * 256 * outcomes, "the model (--dims, --categories)")
-    samples = settings.batch_size * settings.samples * outcomes
-    check_memory(4.0 * samples, "a batch (--batch-size, --k, --dims, --categories)")
 
 
 def check_applies(estimator: str, n: int, c: int, k: int) -> None:

@@ -50,6 +50,7 @@ class Picture(NamedTuple):
 
 
 by_steps, by_instances = (partial(gap_figure, axis=axis) for axis in ("steps", "instances"))
+means_of_3, means_of_5 = (partial(vae_curves, smoothing=window) for window in (3, 5))
 vae_variances = partial(vae_variance, trained_with=f"{RLOO}, k = 4")
 
 PICTURES = (
@@ -73,10 +74,10 @@ PICTURES = (
         partial(tsp_variance, trained_with=RLOO),
         ("variance.csv", "policies.csv"),
     ),
-    Picture("results/vae/curves.png", vae_curves, ("curves.csv",)),
-    Picture("results/vae/2-mean-image/curves.png", vae_curves, ("curves.csv",)),
-    Picture("results/vae/20-200-epochs/curves.png", vae_curves, ("curves.csv",)),
-    Picture("results/vae/20-k-8-and-binarized/curves.png", vae_curves, ("curves.csv",)),
+    Picture("results/vae/curves.png", means_of_3, ("curves.csv",)),
+    Picture("results/vae/2-mean-image/curves.png", means_of_3, ("curves.csv",)),
+    Picture("results/vae/20-200-epochs/curves.png", means_of_5, ("curves.csv",)),
+    Picture("results/vae/20-k-8-and-binarized/curves.png", means_of_3, ("curves.csv",)),
     Picture("results/vae/2-variance/variance.png", vae_variances, ("variance.csv",)),
     Picture("results/vae/20-variance/variance.png", vae_variances, ("variance.csv",)),
 )

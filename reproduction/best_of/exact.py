@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 from math import factorial, prod
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
 import pandas as pd
 import torch
@@ -37,51 +37,16 @@ class BestOfVariance:
     out: Path | None = None
 
 
-class Loss(Protocol):
-    """An estimate of the best of m, whose loss has its value and its gradient."""
-
-    def loss(self, f: Tensor) -> Tensor:
-        """Return the surrogate, (batch,)."""
-        ...
-
-
-Baseline = Literal["centred", "fewer", "leave_one_out", "none"]
-
-
-def independent(baseline: Baseline) -> Callable[[swor.Sample], Loss]:
-    """Return the estimator from independent samples with a baseline."""
-    return lambda sample: swor.best_of_independent(sample, M, baseline=baseline)
-
-
-class Estimator(NamedTuple):
-    """An estimator of the best of m, how it is drawn, and its smallest number of samples."""
-
-    look: Appearance
-    estimate: Callable[[swor.Sample], Loss]
-    smallest_k: int
-
-
-ESTIMATORS = {
-    "distinct": Estimator(
-        Appearance("distinct (best_of)", "#0072b2", "-", "o"), lambda s: swor.best_of(s, M), M
-    ),
-    "centred": Estimator(
-        Appearance("independent, centred", "#008a64", "-", "v"), independent("centred"), M + 1
-    ),
-    "fewer": Estimator(
-        Appearance("independent, PKPO equation (33)", "#e69f00", "-", "^"), independent("fewer"), M
-    ),
-    "leave_one_out": Estimator(
-        Appearance("independent, PKPO equation (29)", "#d55e00", "-", "D"),
-        independent("leave_one_out"),
-        M + 1,
-    ),
-    "none": Estimator(
-        Appearance("independent, no baseline (Chen et al.)", "#000000", "-", "s"),
-        independent("none"),
-        M,
-    ),
+Name = Literal["distinct", "centred", "fewer", "leave_one_out", "none"]
+LOOKS: dict[Name, Appearance] = {
+    "distinct": Appearance("distinct (best_of)", "#0072b2", "-", "o"),
+    "centred": Appearance("independent, centred", "#008a64", "-", "v"),
+    "fewer": Appearance("independent, PKPO equation (33)", "#e69f00", "-", "^"),
+    "leave_one_out": Appearance("independent, PKPO equation (29)", "#d55e00", "-", "D"),
+    "none": Appearance("independent, no baseline (Chen et al.)", "#000000", "-", "s"),
 }
+"""Distinct samples, and the baselines of independent ones."""
+ONE_MORE: tuple[Name, ...] = ("centred", "leave_one_out")  # need a sample more than m
 
 
 def best_of_variance(settings: BestOfVariance) -> Path:
@@ -105,17 +70,20 @@ def variances() -> Iterator[dict[str, object]]:
     f = torch.randperm(OUTCOMES, generator=generator).double() / (OUTCOMES - 1)
     for entropy, scale in ENTROPY.items():
         log_probs = (scale * noise).log_softmax(-1)
-        for name, estimator in ESTIMATORS.items():
-            for k in SIZES[SIZES.index(estimator.smallest_k) :]:
+        for name in LOOKS:
+            for k in SIZES[name in ONE_MORE :]:
                 value, gradient = moments(name, log_probs, f, k)
                 about = {"entropy": entropy, "estimator": name, "k": k}
                 yield about | {"value_variance": value, "gradient_variance": gradient}
 
 
-def moments(name: str, log_probs: Tensor, f: Tensor, k: int) -> tuple[float, float]:
+def moments(name: Name, log_probs: Tensor, f: Tensor, k: int) -> tuple[float, float]:
     """Return the variance of the value, and that of the gradient by the logits in total."""
     sample, chance = samples(log_probs, k, distinct=name == "distinct")
-    loss = ESTIMATORS[name].estimate(sample).loss(f[sample.value])
+    if name == "distinct":
+        loss = swor.best_of(sample, M).loss(f[sample.value])
+    else:
+        loss = swor.best_of_independent(sample, M, baseline=name).loss(f[sample.value])
     (by_sample,) = torch.autograd.grad(loss.sum(), sample.log_p)
     by_outcome = torch.zeros(len(loss), len(f), dtype=f.dtype)
     by_outcome = by_outcome.scatter_add(-1, sample.value, by_sample)
@@ -150,7 +118,7 @@ def variance_figure(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(9.0, 7.0, 2, 2, sharex=True)
     for column, entropy in zip(axes.T, ENTROPY, strict=True):
         for ax, part in zip(column, ("value", "gradient"), strict=True):
-            for name, (look, _, _) in ESTIMATORS.items():
+            for name, look in LOOKS.items():
                 mine = rows[(rows["entropy"] == entropy) & (rows["estimator"] == name)]
                 if part == "gradient" or name in VALUES:
                     style = look.line_style | look.point_style | {"markersize": 5}

@@ -24,13 +24,13 @@ from reproduction.harness.task import seeded
 from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
 from reproduction.vae.model import CategoricalVAE
 from reproduction.vae.published import PAPER
-from reproduction.vae.settings import VAEFigures, VAESettings
+from reproduction.vae.settings import VAESettings
 from reproduction.vae.task import make_vae
 
 SPLITS = {"train": "training", "valid": "validation"}
 
 
-def curves_figure(points: pd.DataFrame, smoothing: int = VAEFigures.smoothing) -> Figure:
+def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
     """Plot curves, with a column of panels for each domain: training above, validation below.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 from reproduction.cli import main
 from reproduction.figures import NEED_A_MODEL, PICTURES, Picture, committed_table, outdated
 from reproduction.harness import appearance
-from reproduction.harness.drawing import stamp, stamp_of
+from reproduction.harness.drawing import smoothed, stamp, stamp_of
 from reproduction.harness.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,17 @@ def test_another_appearance_is_noticed(
     assert getattr(appearance, table)[name] == before
     monkeypatch.setitem(getattr(appearance, table), name, after)
     assert stamp_of(ROOT / FIGURE1.path) != stamp(FIGURE1.figure(ROOT))
+
+
+@pytest.mark.parametrize(
+    "picture", [p for p in PICTURES if "vae" in p.path and "curves" in p.path], ids=lambda p: p.path
+)
+def test_a_legend_says_how_much_is_smoothed(picture: Picture) -> None:
+    window = picture.draw.keywords["smoothing"]
+    (path,) = ((ROOT / picture.path).with_name(table) for table in picture.tables)
+    for _, curve in committed_table(path).groupby(["run", "split"]):
+        expected = smoothed(curve["negative_elbo"].tolist(), window)
+        assert curve["smoothed"].tolist() == pytest.approx(expected)
 
 
 def test_another_number_in_a_table_is_noticed() -> None:

@@ -45,7 +45,7 @@ def test_runs_that_differ_in_their_seed_are_together() -> None:
     assert third.short_name == first.short_name
     (other,) = grouped(curve("valid", [9.0], log_every=10, clip=1.0, batch_size=5), "valid")
     assert other.details == ["batches of 5", "gradients clipped at 1.0", "means of 10 steps"]
-    assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves).axes] == [2, 2]
+    assert [len(ax.get_legend().get_texts()) for ax in curves_figure(curves, 1).axes] == [2, 2]
     assert elbo_table(curves).splitlines()[4:] == [
         f"| {first.name} | 10.0, 12.0 | 8.0, 6.0 | 5.0 | 5.0, 6.0 | 2.0, 1.0 | 89.8 | 70.4 |",
         f"| {second.name} | 20.0 | 20.0 |  | 20.0 | 9.0 | 90.8 | 70.3 |",
@@ -61,7 +61,7 @@ def test_the_legend_says_what_is_smoothed() -> None:
     raw = pd.concat([curve(split, [9.0, 8.0, 7.0]) for split in ("train", "valid")])
     titles = []
     for points in (raw, raw.assign(smoothed=raw["smoothed"] + 1.0)):
-        ax, *_ = curves_figure(points, smoothing=3).axes
+        ax, *_ = curves_figure(points, 3).axes
         titles.append(ax.get_legend().get_title().get_text())
     assert titles == ["lowest value", "lowest mean of 3 points (the thick line)"]
 

@@ -28,7 +28,7 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
     assert list(points[points["split"] == "valid"]["epoch"]) == [1.0, 2.0]
     assert (points["smoothed"] == points["negative_elbo"]).all()  # too few points
     better = points.assign(estimator="arsm", smoothed=points["smoothed"] - 1.0)
-    legend = curves_figure(pd.concat([points, better])).axes[0].get_legend()
+    legend = curves_figure(pd.concat([points, better]), 5).axes[0].get_legend()
     values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
     assert values == sorted(values)
     assert values[1] == round(points[points["split"] == "train"]["smoothed"].min(), 1)

@@ -40,7 +40,7 @@ def gap_figure(gaps: pd.DataFrame, axis: str, window: int = TSPFigures.smooth) -
         axis: steps or instances.
         window: the number of validations that a point averages, if every run has ten or more.
     """
-    figure, axes = panels(8.0, 4.4)
+    figure, axes = panels(9.0, 4.4)
     ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
     runs = trained.groupby(["estimator", "seed"])["gap"]
     window = window if runs.size().min() >= FEWEST else 1

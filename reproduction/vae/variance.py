@@ -98,7 +98,7 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Comparison]
 
 
 def cases(settings: VAEVariance, rows: Sequence[Comparison], epochs: Sequence[int]) -> list[Case]:
-    """Return what to measure: every estimator with each of its k on every model."""
+    """Return the measurements to make: every estimator with each of its k on every model."""
     repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
     return [
         Case(epoch, row.estimator, k, repetitions[epoch])

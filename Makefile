@@ -26,7 +26,7 @@ export HF_HUB_OFFLINE := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm test-trl-matrix lint format bench bench-page soak docs dist \
-	reproduce clean
+	reproduce figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ dist: setup ## build wheel and sdist, and try the wheel alone in an empty enviro
 
 reproduce: setup ## reproduce the paper's results in a short run
 	$(BIN)/python -m reproduction reproduce
+
+figures: setup ## redraw every committed picture from the committed tables
+	$(BIN)/python -m reproduction figures
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,11 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
-from problems import seeded
-from torch import Tensor
-
-import swor
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDS = {
@@ -156,40 +151,6 @@ def test_scoring_without_the_catalogue_is_biased(
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     (ours, noise), (common, common_noise) = ((float(b), float(n)) for b, n in lines)
     assert ours < 2.0 * noise and common > 3.0 * common_noise
-
-
-@of("when_it_pays")
-def test_when_it_pays_is_exact(example: ModuleType) -> None:
-    """Variances by brute force: over all draws, and over all sets with their gradients written out."""
-    k = 3
-    log_p = torch.randn(5, generator=seeded(), dtype=torch.float64).mul(2).log_softmax(-1)
-    cost, p = example.costs(5, 4, seeded()), log_p.exp()
-    slopes = torch.eye(5, dtype=torch.float64) - p  # of log p by the logits
-    draws = torch.cartesian_prod(*[torch.arange(5)] * k)
-    sets = torch.combinations(torch.arange(5), k)
-    weights = swor.unordered_set(swor.Sample(sets, log_p[sets], scheme="without_replacement"))
-    for f, ours, theirs in zip(
-        cost,
-        example.variance_distinct(log_p, cost, k),
-        example.variance_independent(log_p, cost, k),
-        strict=True,
-    ):
-        apart = (f[draws] - (f[draws].sum(-1, keepdim=True) - f[draws]) / (k - 1)) / k
-        found = total_variance(p[draws].prod(-1), apart, slopes[draws])
-        assert abs(found - theirs) < 1e-12
-        slope = weights.weight * (f[sets] - weights.baseline(f[sets]))
-        chance = swor.log_prob_set(log_p[sets]).exp()
-        assert abs(total_variance(chance, slope, slopes[sets]) - ours) < 1e-12
-    distinct = torch.tensor([len(set(x)) for x in draws.tolist()]).double()
-    share = 1.0 - (p[draws].prod(-1) * distinct).sum() / k
-    assert abs(example.duplicates(log_p, k) - share) < 1e-12
-
-
-def total_variance(chance: Tensor, factor: Tensor, slopes: Tensor) -> Tensor:
-    """Of the gradients that samples of these chances give."""
-    gradient = (factor.unsqueeze(-1) * slopes).sum(-2)
-    mean = (chance.unsqueeze(-1) * gradient).sum(0)
-    return (chance * (gradient - mean).square().sum(-1)).sum()
 
 
 @of("compare_estimators")

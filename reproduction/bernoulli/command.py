@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from reproduction.bernoulli.figures import trajectory_figure, variance_figure
@@ -17,7 +18,7 @@ def bernoulli(settings: BernoulliSettings) -> Path:
     """Compute everything, and return the new folder that it was written to.
 
     Args:
-        settings: what to compute.
+        settings: of the command.
     """
     began = time.perf_counter()
     folder = open_folder(settings, "bernoulli", out=settings.out)
@@ -30,12 +31,12 @@ def bernoulli(settings: BernoulliSettings) -> Path:
     path = trajectories(settings)
     folder.write_csv("trajectory.csv", [point._asdict() for point in path])
     figures = {
-        "figure1": variance_figure(points),
-        "trajectory": trajectory_figure(path, settings.k),
+        "figure1": variance_figure(pd.DataFrame(points)),
+        "trajectory": trajectory_figure(pd.DataFrame(path), settings.k),
     }
     for name, figure in figures.items():
         for suffix in (".png", ".svg"):  # to look at, and to print
-            folder.write_figure(name + suffix, figure, dpi=200)
+            folder.write_figure(name + suffix, figure)
     seconds = time.perf_counter() - began
     print(f"{folder.path}: figure1.png, variances.csv and more, {seconds:.0f} s")
     return folder.path

@@ -1,4 +1,4 @@
-"""What is computed: the exact variance of every curve, its Monte Carlo check, and the optimisation."""
+"""The exact variance of every estimator, its Monte Carlo check, and the optimisation."""
 
 from __future__ import annotations
 

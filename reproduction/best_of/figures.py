@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
+from matplotlib.figure import Figure
 
+from reproduction.harness.appearance import Appearance
 from reproduction.harness.best_of import RULES
+from reproduction.harness.drawing import draw_runs, legend_below, logarithmic, panels
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import stored_settings
 from reproduction.harness.tables import markdown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 class Metrics(NamedTuple):
-    """What an experiment validates: the mean of sampled outcomes, and the best of m of them."""
+    """The metrics of an experiment: the mean of sampled outcomes, and the best of m of them."""
 
     mean: str
     best: str
@@ -32,7 +31,7 @@ EXPERIMENTS = (
     Metrics("sampled_solved", "best_of_solved", "share of prompts solved", log_scale=False),
 )
 
-LOOKS = {"mean": "#008a64", "independent": "#444444", "distinct": "#0072b2"}
+COLOURS = {"mean": "#008a64", "independent": "#444444", "distinct": "#0072b2"}
 """A colour for every objective."""
 
 
@@ -57,7 +56,7 @@ def read_run(run: Path) -> pd.DataFrame:
 
 
 def measured(curves: pd.DataFrame) -> Metrics:
-    """Return what the runs were validated by."""
+    """Return the metrics that the runs were validated by."""
     found = [x for x in EXPERIMENTS if x.best in curves]
     if len(found) != 1 or curves["m"].nunique() != 1 or curves[found[0].best].isna().any():
         raise UserError(
@@ -77,7 +76,7 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
         part.columns = [f"{name}, seed {seed}" for seed in part.columns]
         part.insert(0, name, part.mean(axis=1))
         parts.append(part)
-    order = [name for name in LOOKS if name in parts[0].index]
+    order = [name for name in COLOURS if name in parts[0].index]
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
@@ -96,7 +95,7 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
 
 
 def labels(m: int) -> dict[str, str]:
-    """Say what each objective is, and which samples estimate it."""
+    """Name each objective, and the samples that it is estimated from."""
     return {
         "mean": "the mean, distinct samples",
         "independent": f"the best of {m}, independent samples",
@@ -104,35 +103,18 @@ def labels(m: int) -> dict[str, str]:
     }
 
 
-def figure(curves: pd.DataFrame) -> Figure:
+def curves_figure(curves: pd.DataFrame) -> Figure:
     """Plot both metrics against the steps: a thin line for each run, a thick one for their mean."""
-    from matplotlib.figure import Figure
-
     metrics, m = measured(curves), int(curves["m"].iloc[0])
-    drawn = Figure(figsize=(10, 4), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    _panel(left, curves, metrics, metrics.mean, m)
-    _panel(right, curves, metrics, metrics.best, m)
-    left.set_title("One sample: the mean")
-    right.set_title(f"The best of {m} samples")
-    drawn.legend(
-        *left.get_legend_handles_labels(), title="trained for", loc="outside lower center", ncols=3
-    )
-    return drawn
-
-
-def _panel(ax: Axes, curves: pd.DataFrame, metrics: Metrics, name: str, m: int) -> None:
-    for objective, colour in LOOKS.items():
-        runs = curves[(curves["objective"] == objective) & (curves["steps"] > 0)]
-        if runs.empty:
-            continue
-        by_seed = runs.pivot(index="steps", columns="seed", values=name)
-        ax.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.8)
-        ax.plot(by_seed.mean(axis=1), color=colour, linewidth=2, label=labels(m)[objective])
-    if metrics.log_scale:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter("{x:g}")
-    ax.set(xlabel="training steps", ylabel=metrics.unit)
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
+    figure, axes = panels(10.0, 4.4, columns=2)
+    titles = {metrics.mean: "One sample: the mean", metrics.best: f"The best of {m} samples"}
+    trained = curves[curves["steps"] > 0]
+    for ax, (metric, title) in zip(axes[0], titles.items(), strict=True):
+        for objective, label in labels(m).items():
+            look = Appearance(label, COLOURS[objective], "-", "o")
+            draw_runs(ax, trained[trained["objective"] == objective], "steps", metric, look)
+        if metrics.log_scale:
+            logarithmic(ax, trained[metric])
+        ax.set(title=title, xlabel="training steps", ylabel=metrics.unit)
+    legend_below(figure, axes[0, 0], columns=3, title="trained for")
+    return figure

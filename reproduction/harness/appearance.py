@@ -6,7 +6,8 @@ built in or learned, dotted for a sampled one, dashed for none; biased estimator
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from swor.estimators.registry import ESTIMATORS
 
@@ -27,9 +28,15 @@ class Appearance(NamedTuple):
     marker: str
 
     @property
-    def face(self) -> str:
-        """The colour inside a marker."""
-        return self.colour if self.line == "-" else "white"
+    def line_style(self) -> dict[str, Any]:
+        """The options of a line without markers."""
+        return {"color": self.colour, "linestyle": self.line}
+
+    @property
+    def point_style(self) -> dict[str, Any]:
+        """The options of markers."""
+        face = self.colour if self.line == "-" else "white"
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": face}
 
 
 FAMILIES = {
@@ -100,7 +107,21 @@ OTHERS = [
 ]
 
 
-def appearance(estimator: str) -> Appearance:
+SERIES = {
+    "rl4co_rollout": Appearance("rl4co, greedy rollout", "#3f9fdc", "-", "<"),
+    "rl4co_pomo": Appearance("rl4co, POMO", "#d55e00", "-", "P"),
+    "greedy": Appearance("greedy", "#7f7f7f", "-", "."),
+    "distinct": Appearance("without replacement", "#0072b2", "-", "o"),
+    "sampling": Appearance("independent", "#444444", "-", "s"),
+    "multistart_sampling": Appearance("independent, many starts", "#b37700", "-", "^"),
+    "multistart_greedy": Appearance("greedy, many starts", "#cc5f9b", "-", "d"),
+    "beam_search": Appearance("beam search", "#008a64", "-", "D"),
+    "optimal": Appearance("optimal", "#000000", "--", "None"),
+}
+"""Series of figures that are no estimators of this library: other methods, and ways to decode."""
+
+
+def appearance(name: str) -> Appearance:
     """Return how an estimator is drawn; one without a label here gets a colour and a line of its own.
 
     >>> appearance("unordered_set")
@@ -108,13 +129,25 @@ def appearance(estimator: str) -> Appearance:
     >>> appearance("local_expectation").label
     'Local expectation'
     """
-    if estimator in LABELS:
-        (label, line), (colour, marker) = LABELS[estimator], FAMILIES[family(estimator)]
+    if name in SERIES:
+        return SERIES[name]
+    if name in LABELS:
+        (label, line), (colour, marker) = LABELS[name], FAMILIES[family(name)]
         return Appearance(label, colour, line, marker)
-    others = [name for name in ESTIMATORS if name not in LABELS]
-    colour, line = OTHERS[others.index(estimator) % len(OTHERS)]
-    label = OTHER_LABELS.get(estimator, estimator.replace("_", " ").capitalize())
+    others = [other for other in ESTIMATORS if other not in LABELS]
+    colour, line = OTHERS[others.index(name) % len(OTHERS)]
+    label = OTHER_LABELS.get(name, name.replace("_", " ").capitalize())
     return Appearance(label, colour, line, ".")
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return different names in the order of legends, which is that of the tables above.
+
+    >>> in_order(["unordered_set", "arm", "rloo", "unordered_set"])
+    ['rloo', 'unordered_set', 'arm']
+    """
+    known = [*LABELS, *SERIES, *ESTIMATORS]
+    return sorted(set(names), key=known.index)
 
 
 def family(estimator: str) -> str:

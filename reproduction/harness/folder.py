@@ -118,11 +118,15 @@ class RunFolder:
         writer.writerows(rows)
         return self.write_text(name, text.getvalue())
 
-    def write_figure(self, name: str, figure: Figure, *, dpi: int = 150) -> Path:
-        """Write a figure, in the format that the suffix of its name says."""
-        with replacing(self.path / name) as draft:
-            figure.savefig(draft, dpi=dpi)
-        return self.path / name
+    def write_figure(self, name: str, figure: Figure) -> Path:
+        """Write a figure, in the format that the suffix of its name says; PNG files carry its stamp."""
+        from reproduction.harness.drawing import STAMP, stamp
+
+        path = self.path / name
+        metadata = {STAMP: stamp(figure)} if path.suffix == ".png" else None
+        with replacing(path) as draft:
+            figure.savefig(draft, dpi=150, metadata=metadata)
+        return path
 
     def write_settings(self, settings: DataclassInstance) -> Path:
         """Write ``settings.json``: the settings, the command and the versions, also of resumed runs."""

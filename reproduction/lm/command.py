@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from reproduction.harness.folder import open_folder
 from reproduction.harness.training import run
 from reproduction.lm.figures import curves_figure, read_points
 from reproduction.lm.settings import LMFigures, LMSettings
-from reproduction.lm.steps import read_reached, steps_table
-from reproduction.lm.summary import summary_table
+from reproduction.lm.tables import read_reached, steps_table, summary_table
 
 
 def lm(settings: LMSettings) -> Path:
@@ -28,7 +29,7 @@ def lm_figures(settings: LMFigures) -> Path:
     """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md.
 
     Args:
-        settings: what to plot.
+        settings: of the figures.
     """
     points = [point for path in settings.runs for point in read_points(path)]
     metric = "solved" if settings.measure == "greedy" else "right"
@@ -37,7 +38,7 @@ def lm_figures(settings: LMFigures) -> Path:
     folder.write_csv("steps.csv", [each._asdict() for each in reached])
     folder.write_text("steps.md", steps_table(reached, settings.target, settings.measure))
     folder.write_text("summary.md", summary_table(settings.runs))
-    folder.write_csv("curves.csv", [point._asdict() for point in points])
-    folder.write_figure("curves.png", curves_figure(points))
+    folder.write_csv("curves.csv", points)
+    folder.write_figure("curves.png", curves_figure(pd.DataFrame(points)))
     print(f"The figures are in {folder.path}")
     return folder.path

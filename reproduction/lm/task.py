@@ -120,7 +120,7 @@ class SortingTask(Task[Tensor]):
         }
 
     def _validate_samples(self, prompts: Tensor, generator: torch.Generator) -> dict[str, float]:
-        """The mean reward of sampled completions, and that of the best of some, if asked for."""
+        """Return the mean reward of samples and of the best of several, if the settings say so."""
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}

@@ -1,10 +1,12 @@
-"""The command ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and use models."""
+"""The commands ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and solve."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+
+import pandas as pd
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
@@ -15,10 +17,9 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
-from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure
+from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
 from reproduction.tsp.model import load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.outcomes import read_gaps, read_sampled
 from reproduction.tsp.problem import random_instances, read_instances
 from reproduction.tsp.ranking import ranking, ranking_table, sampled_table
 from reproduction.tsp.settings import (
@@ -30,8 +31,9 @@ from reproduction.tsp.settings import (
     check_distinct,
 )
 from reproduction.tsp.task import TourTask
-from reproduction.tsp.variance import REFERENCE, Subject, measure, model_to_measure
-from reproduction.tsp.variance_report import variance_figure, variance_table
+from reproduction.tsp.validations import read_gaps, read_sampled
+from reproduction.tsp.variance import REFERENCE, Subject, measure, model_to_measure, with_ratios
+from reproduction.tsp.variance_tables import variance_tables
 
 
 def tsp(settings: TSPSettings) -> Path:
@@ -68,7 +70,7 @@ def tsp_variance(settings: TSPVariance) -> Path:
     """Measure gradient variances, and return the folder with the tables and variance.png.
 
     Args:
-        settings: what to measure; with ``resume``, those of the measurement that is continued.
+        settings: of the measurement; with ``resume``, those of the one that is continued.
     """
     trained = read_settings(TSPSettings, settings.run)
     check_distinct(REFERENCE, settings.k, trained.nodes)
@@ -78,9 +80,10 @@ def tsp_variance(settings: TSPVariance) -> Path:
     with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(model_to_measure(trained.model), models, instances)
         measured, policies = measure(settings, subject, folder)
-        folder.write_text("variance.md", variance_table(settings, measured, policies))
+        table, about = pd.DataFrame(with_ratios(measured)), pd.DataFrame(policies)
+        folder.write_text("variance.md", variance_tables(settings, table, about))
         trained_with = appearance(trained.estimator).label
-        folder.write_figure("variance.png", variance_figure(measured, policies, trained_with))
+        folder.write_figure("variance.png", variance_figure(table, about, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
     return folder.path
 
@@ -89,7 +92,7 @@ def tsp_solve(settings: TSPSolve) -> Path:
     """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it.
 
     Args:
-        settings: what to solve.
+        settings: of the command.
     """
     if settings.out is not None:
         require_new(settings.out)
@@ -101,10 +104,9 @@ def tsp_solve(settings: TSPSolve) -> Path:
     optimal = optimal_lengths(instances, progress=True) if settings.optimal else None
     folder = open_folder(settings, "tsp-solve", out=settings.out)
     folder.write_csv("tours.csv", tour_rows(found, optimal))
-    growth = growth_rows(model, instances, found)
+    growth = growth_rows(model, instances, found, optimal)
     folder.write_csv("growth.csv", growth)
-    shortest = None if optimal is None else float(optimal.mean())
-    folder.write_figure("growth.png", growth_figure(growth, shortest))
+    folder.write_figure("growth.png", growth_figure(pd.DataFrame(growth)))
     best = {method: tours.best() for method, tours in found.items()}
     folder.write_figure("tours.png", tours_figure(instances, best))
     summary = summary_table(found, optimal)
@@ -118,7 +120,7 @@ def tsp_figures(settings: TSPFigures) -> Path:
     """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder.
 
     Args:
-        settings: what to draw.
+        settings: of the figures.
     """
     gaps = read_gaps(settings.runs)
     ranked = ranking(gaps)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import swor
+from reproduction.harness.appearance import appearance
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
 from reproduction.tsp.model import AttentionModel
@@ -43,9 +44,9 @@ def search(model: AttentionModel, instances: Tensor, k: int, seed: int) -> dict[
     independent = partial(swor.ancestral_sample, k=k, generator=noise)
     return {
         "greedy": decode(model, instances, 1, partial(swor.beam_search, k=1)),
-        "without replacement": decode(model, instances, k, sampled),
-        "independent": decode(model, instances, k, independent),
-        "beam search": decode(model, instances, k, partial(swor.beam_search, k=k)),
+        "distinct": decode(model, instances, k, sampled),
+        "sampling": decode(model, instances, k, independent),
+        "beam_search": decode(model, instances, k, partial(swor.beam_search, k=k)),
     }
 
 
@@ -60,19 +61,21 @@ def decode(
 
 
 def growth_rows(
-    model: AttentionModel, instances: Tensor, found: dict[str, Tours]
+    model: AttentionModel, instances: Tensor, found: dict[str, Tours], optimal: Tensor | None
 ) -> list[dict[str, object]]:
     """Tabulate the mean length of the best of k tours as k doubles.
 
     The first k of K samples are k samples, with and without replacement. The first k of K beams are
     not a search with k beams, so that search is repeated for every k.
     """
-    most = found["beam search"].length.shape[-1]
+    most = found["beam_search"].length.shape[-1]
     ks = sorted({2**i for i in range(most.bit_length())} | {most})
-    best = {name: found[name].growth(ks) for name in ("without replacement", "independent")}
-    best["beam search"] = [
+    best = {name: found[name].growth(ks) for name in ("distinct", "sampling")}
+    best["beam_search"] = [
         decode(model, instances, k, partial(swor.beam_search, k=k)).growth([k])[0] for k in ks
     ]
+    if optimal is not None:
+        best["optimal"] = [float(optimal.mean())] * len(ks)
     return [
         {"method": name, "k": k, "length": length}
         for name, lengths in best.items()
@@ -86,9 +89,11 @@ def summary_table(found: dict[str, Tours], optimal: Tensor | None) -> str:
     for method, tours in found.items():
         _, length = tours.best()
         gap = "" if optimal is None else f"{100 * float((length / optimal - 1).mean()):.2f}"
-        rows.append([method, tours.length.shape[-1], f"{float(length.mean()):.4f}", gap])
+        rows.append(
+            [appearance(method).label, tours.length.shape[-1], f"{float(length.mean()):.4f}", gap]
+        )
     if optimal is not None:
-        rows.append(["optimal", "", f"{float(optimal.mean()):.4f}", "0.00"])
+        rows.append([appearance("optimal").label, "", f"{float(optimal.mean()):.4f}", "0.00"])
     return markdown(["method", "tours", "mean length of the best", "mean gap (%)"], rows)
 
 

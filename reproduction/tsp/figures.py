@@ -1,112 +1,133 @@
-"""Figures of the optimality gap of runs (Figure 3), and of tours that a model found."""
+"""Figures of the travelling salesman: gaps of runs (Figure 3), variances during training, and tours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
-from reproduction.harness.appearance import appearance
-from reproduction.tsp.settings import Name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-METHODS = {
-    "greedy": "#7F7F7F",
-    "without replacement": "#0072B2",
-    "independent": "#D55E00",
-    "beam search": "#008A64",
-}
-"""Colours of the ways to find tours."""
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.drawing import (
+    FEWEST,
+    draw_errors,
+    draw_runs,
+    legend_below,
+    legend_beside,
+    logarithmic,
+    panels,
+    smoothed,
+)
+from reproduction.tsp.settings import TSPFigures
 
 SHOWN = 4  # instances that are drawn
+USUAL = appearance("rloo").label
+RATIOS = {
+    "relative_variance": f"variance / variance of {USUAL}",
+    "relative_squared_bias": f"squared bias / variance of {USUAL}",
+}
+"""Columns of ``variance.csv``, and what they are."""
 
 
-def gap_figure(gaps: pd.DataFrame, axis: str, smooth: int) -> Figure:
-    """Plot the mean over seeds against ``axis``, which is steps or instances, in a band of all seeds."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
+def gap_figure(gaps: pd.DataFrame, axis: str, window: int = TSPFigures.smooth) -> Figure:
+    """Plot the gap of every estimator during training: a thin line for each run, a thick mean.
 
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    ax, trained = figure.subplots(), gaps[gaps["trained"]]
-    for name in get_args(Name):
-        runs = trained[trained["estimator"] == name]
-        if runs.empty:
-            continue
-        look = appearance(name)
-        seeds = smoothed(runs.pivot(index=axis, columns="seed", values="gap"), smooth)
-        low, high = seeds.min(axis=1), seeds.max(axis=1)
-        ax.fill_between(seeds.index, low, high, color=look.colour, alpha=0.15, linewidth=0)
-        ax.plot(seeds.mean(axis=1), look.line, color=look.colour, linewidth=1.8, label=look.label)
-    _gap_axis(ax, trained["gap"])
+    Args:
+        gaps: as in ``gaps.csv``.
+        axis: steps or instances.
+        window: the number of validations that a point averages, if every run has ten or more.
+    """
+    figure, axes = panels(9.0, 4.4)
+    ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
+    runs = trained.groupby(["estimator", "seed"])["gap"]
+    window = window if runs.size().min() >= FEWEST else 1
+    smooth = trained.assign(gap=runs.transform(lambda gap: smoothed(gap.tolist(), window)))
+    for name in in_order(smooth["estimator"]):
+        draw_runs(ax, smooth[smooth["estimator"] == name], axis, "gap", appearance(name))
+    logarithmic(ax, trained["gap"])
     if axis == "instances":
         ax.xaxis.set_major_formatter(EngFormatter())  # 500 k, 1 M
     ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    averaged = f"means of {window} validations" if window > 1 else None
+    legend_beside(ax, (1.0, 0.5), "center left", averaged)
     return figure
 
 
-def _gap_axis(ax: Axes, gaps: pd.Series[float]) -> None:
-    """A logarithmic axis with ticks at 1, 2, 3 and 5, unless it would have few of them."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with: str) -> Figure:
+    """Plot variances and squared biases over the variance of RLOO, and the policies.
 
-    if gaps.max() > 5.0 * gaps.min() > 0.0:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter(NullFormatter())
+    Error bars are two standard errors. Numbers that are not above 0 by as much have no place on a
+    logarithmic axis.
+
+    Args:
+        measured: as in ``variance.csv``.
+        policies: as in ``policies.csv``.
+        trained_with: the estimator that the models were trained with, in words.
+    """
+    figure, axes = panels(8.0, 9.6, rows=3, sharex=True)
+    *ratio_axes, last = axes[:, 0]
+    for ax, (column, title) in zip(ratio_axes, RATIOS.items(), strict=True):
+        _ratio_panel(ax, measured.sort_values("step"), column)
+        ax.set(title=title, yscale="log")
+    _policy_panel(last, policies.sort_values("step"))
+    steps = sorted(policies["step"])
+    last.set_xscale("symlog", linthresh=min((s for s in steps if s), default=1), linscale=0.5)
+    last.set_xticks(steps, [f"{step}" for step in steps])
+    last.set_xticks([], minor=True)
+    last.set_xlabel(f"steps of training with {trained_with}")
+    legend_below(figure, ratio_axes[0])
+    return figure
 
 
-def smoothed(curves: pd.DataFrame, window: int) -> pd.DataFrame:
-    """Return geometric means over a window around every point but the start, which all runs share."""
-    later = curves[curves.index > 0]
-    logs = np.log(later).rolling(window, center=True, min_periods=1).mean()
-    return pd.concat([curves[curves.index == 0], np.exp(logs).where(later.notna())])
+def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str) -> None:
+    for name in in_order(measured["estimator"]):
+        look = appearance(name)
+        if column == "relative_squared_bias" and look.line != "-.":  # it is unbiased
+            continue
+        error = f"{column}_error"
+        mine = measured[(measured["estimator"] == name) & (measured[column] > 2 * measured[error])]
+        draw_errors(ax, mine["step"], mine[column], mine[error], look)
 
 
-def growth_figure(rows: Sequence[Mapping[str, Any]], optimal: float | None) -> Figure:
-    """Plot the mean length of the best of k tours against k."""
-    from matplotlib.figure import Figure
+def _policy_panel(ax: Axes, policies: pd.DataFrame) -> None:
+    other, (blue, red) = ax.twinx(), ("#0072b2", "#d55e00")
+    ax.plot(policies["step"], policies["duplicates"], "o-", color=blue)
+    ax.set_ylabel("share of duplicate tours", color=blue)
+    ax.set_ylim(0.0, 1.1 * policies["duplicates"].max() or 1.0)
+    other.plot(policies["step"], policies["log_p"], "s--", color=red)
+    other.set_ylabel("mean log p of a tour", color=red)
+    other.spines["top"].set_visible(False)
 
-    figure = Figure(figsize=(5, 3.6), layout="constrained")
-    ax = figure.subplots()
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    for method, marker in zip(methods, "osD", strict=True):
-        points = [(row["k"], row["length"]) for row in rows if row["method"] == method]
-        ax.plot(*zip(*points, strict=True), marker=marker, color=METHODS[method], label=method)
-    if optimal is not None:
-        ax.axhline(optimal, color="black", linewidth=0.8, linestyle="--", label="optimal")
-    ks = sorted({row["k"] for row in rows})
+
+def growth_figure(growth: pd.DataFrame) -> Figure:
+    """Plot the mean length of the best of k tours against k, from ``growth.csv``."""
+    figure, axes = panels(5.0, 3.6)
+    ax, ks = axes[0, 0], sorted(growth["k"].unique())
+    for method in in_order(growth["method"]):
+        rows, look = growth[growth["method"] == method], appearance(method)
+        style = look.line_style | look.point_style
+        ax.plot(rows["k"], rows["length"], label=look.label, **style)
     ax.set_xscale("log", base=2)
     ax.set_xticks(ks, [str(k) for k in ks])
     ax.set(xlabel="number of tours k", ylabel="mean length of the best of k tours")
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     return figure
 
 
 def tours_figure(instances: Tensor, best: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
     """Draw the best tours of the first instances, one column for each method."""
-    from matplotlib.figure import Figure
-
     count = min(SHOWN, len(instances))
-    figure = Figure(figsize=(2.4 * len(best), 2.5 * count), layout="constrained")
-    grid = figure.subplots(count, len(best), squeeze=False)
-    for column, (method, (tours, length)) in enumerate(best.items()):
-        for row in range(count):
-            ax = grid[row, column]
+    figure, axes = panels(2.4 * len(best), 2.5 * count, count, len(best))
+    for column, (method, (tours, length)) in zip(axes.T, best.items(), strict=True):
+        look = appearance(method)
+        for row, ax in enumerate(column):
             x, y = instances[row, tours[row].tolist() + tours[row, :1].tolist()].T
-            ax.plot(x, y, "-", color=METHODS[method], linewidth=1.5)
+            ax.plot(x, y, "-", color=look.colour, linewidth=1.5)
             ax.plot(x, y, "o", color="black", markersize=3)
-            title = f"{method}\n" if row == 0 else ""
+            title = f"{look.label}\n" if row == 0 else ""
             ax.set_title(f"{title}{float(length[row]):.3f}", fontsize=9)
             ax.set(aspect="equal", xticks=[], yticks=[])
     return figure

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -77,71 +77,32 @@ def read_instances(path: Path) -> Tensor:
         path: ``*.npz`` with an array ``instances`` (n, nodes, 2), or ``*.csv`` with the columns
             ``instance``, ``x`` and ``y`` and a line per node.
     """
-    readers = {".npz": _from_npz, ".csv": _from_csv}
-    if path.suffix not in readers:
-        raise UserError(f"{path} ends in {path.suffix!r}; expected .npz or .csv. Convert the file.")
     if not path.is_file():
         raise UserError(f"there is no file {path}; expected one with instances.")
-    instances = readers[path.suffix](path)
-    if len(instances) == 0:
-        raise UserError(f"{path} has no instances; expected at least one.")
     try:
+        places = _from_csv(path) if path.suffix == ".csv" else _from_npz(path)
+        with np.errstate(over="ignore"):  # infinite coordinates are refused below
+            instances = torch.from_numpy(places.astype(np.float32))
         check_instances(instances)
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+        if len(instances) == 0:
+            raise ValueError("there are 0 instances in the array")
+    except Exception as error:  # a damaged file can raise almost anything
+        raise UserError(
+            f"{path} holds no instances ({error}); expected .npz with an array 'instances' of shape "
+            "(n, nodes, 2), or .csv with the columns 'instance', 'x' and 'y' and a line per node. "
+            "Write it with numpy.savez(path, instances=...)."
+        ) from error
     return instances
 
 
-def _from_npz(path: Path) -> Tensor:
-    try:
-        file = np.load(BytesIO(path.read_bytes()))
-        arrays = dict(file) if isinstance(file, NpzFile) else {}
-    except Exception as error:  # a damaged file can raise almost anything
-        raise UserError(
-            f"{path} cannot be read as .npz ({error}). Write it with numpy.savez."
-        ) from error
-    instances = arrays.get("instances")
-    if not isinstance(instances, np.ndarray) or instances.dtype.kind not in "fiu":
-        raise UserError(
-            f"{path} has the arrays {sorted(arrays)}; expected numbers named 'instances', of shape "
-            "(n, nodes, 2). Write it with numpy.savez(path, instances=...)."
-        )
-    return _single_precision(instances)
+def _from_npz(path: Path) -> NDArray[Any]:
+    with np.load(BytesIO(path.read_bytes())) as arrays:
+        return np.asarray(arrays["instances"])
 
 
-def _from_csv(path: Path) -> Tensor:
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as .csv ({error}).") from error
-    if not {"instance", "x", "y"} <= set(table.columns):
-        raise UserError(
-            f"{path} has the columns {list(table.columns)}; expected 'instance', 'x' and 'y', with "
-            "a line per node."
-        )
-    if table.empty or not all(table[axis].dtype.kind in "fiu" for axis in "xy"):
-        raise UserError(
-            f"{path} has no nodes, or an x or y that is no number; expected coordinates."
-        )
-    names = table["instance"]
-    blank = names.isna() | (names.astype(str).str.strip() == "")
-    if blank.any():
-        raise UserError(
-            f"row {int(blank.argmax()) + 1} of {path}, after the header, has no instance; expected "
-            "the instance that its node belongs to. Fill the cell, or remove the row."
-        )
-    groups = [group[["x", "y"]].to_numpy() for _, group in table.groupby("instance", sort=False)]
-    sizes = {len(group) for group in groups}
-    if len(sizes) > 1:
-        raise UserError(
-            f"the instances in {path} have {sorted(sizes)} nodes; expected as many in all of them. "
-            "Put those of different sizes in different files."
-        )
-    return _single_precision(np.stack(groups))
-
-
-def _single_precision(places: NDArray[Any]) -> Tensor:
-    with np.errstate(over="ignore"):  # what becomes infinite is refused, in words
-        return torch.from_numpy(places.astype(np.float32))
+def _from_csv(path: Path) -> NDArray[Any]:
+    table = pd.read_csv(path, dtype={"instance": str, "x": float, "y": float})
+    names = table["instance"].fillna("").str.strip()
+    if (names == "").any():
+        raise ValueError(f"row {int((names == '').argmax()) + 1} after the header has no instance")
+    return np.stack([group[["x", "y"]].to_numpy() for _, group in table.groupby(names, sort=False)])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
-from reproduction.tsp.outcomes import Sampled, in_last_quarter
+from reproduction.tsp.validations import Sampled, in_last_quarter
 
 COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
 

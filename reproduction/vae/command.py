@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from accelerate import PartialState
 
 from reproduction.harness.appearance import appearance
@@ -15,17 +16,11 @@ from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models
 from reproduction.harness.settings import read_settings
 from reproduction.harness.training import run
-from reproduction.vae.curves import elbo_table, read_curve, rows, short_names
-from reproduction.vae.figures import curves_figure, picture, variance_figure
+from reproduction.vae.curves import elbo_table, read_curves, short_names
+from reproduction.vae.figures import curves_figure, images_figure, variance_figure
 from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
-from reproduction.vae.variance import (
-    Subject,
-    cases,
-    comparisons,
-    measure,
-    variance_table,
-)
+from reproduction.vae.variance import Subject, cases, comparisons, measure, variance_table
 
 
 def vae(settings: VAESettings) -> Path:
@@ -49,7 +44,7 @@ def vae_variance(settings: VAEVariance) -> Path:
     """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png.
 
     Args:
-        settings: what to measure; with ``resume``, those of the measurement that is continued.
+        settings: of the measurement; with ``resume``, those of the one that is continued.
     """
     trained = read_settings(VAESettings, settings.run)
     models = kept_models(settings.run, "epoch", settings.epochs)
@@ -65,7 +60,7 @@ def vae_variance(settings: VAEVariance) -> Path:
     at_last = [m for m in measured if m.epoch == max(models)]
     folder.write_text("variance.md", variance_table(compared, at_last, trained.domain, settings))
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
-    folder.write_figure("variance.png", variance_figure(compared, measured, trained_with))
+    folder.write_figure("variance.png", variance_figure(pd.DataFrame(measured), trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
     return folder.path
 
@@ -74,20 +69,19 @@ def vae_figures(settings: VAEFigures) -> Path:
     """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run.
 
     Args:
-        settings: what to plot.
+        settings: of the figures.
     """
     runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
-    curves = [
-        read_curve(path, name, split, settings.smoothing)
-        for name, path in runs.items()
-        for split in ("train", "valid")
-    ]
-    pictures = {n: picture(path, settings.columns, settings.data_dir) for n, path in runs.items()}
+    points = pd.concat(
+        [read_curves(path, name, settings.smoothing) for name, path in runs.items()],
+        ignore_index=True,
+    )
+    images = {n: images_figure(p, settings.columns, settings.data_dir) for n, p in runs.items()}
     folder = open_folder(settings, "vae-figures", out=settings.out)
-    folder.write_csv("curves.csv", rows(curves))
-    folder.write_text("curves.md", elbo_table(curves))
-    folder.write_figure("curves.png", curves_figure(curves))
-    for name, figure in pictures.items():
+    folder.write_csv("curves.csv", points.to_dict("records"))
+    folder.write_text("curves.md", elbo_table(points))
+    folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
+    for name, figure in images.items():
         folder.write_figure(f"images-{name}.png", figure)
     print(f"The figures are in {folder.path}")
     return folder.path

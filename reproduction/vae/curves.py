@@ -1,17 +1,19 @@
-"""Curves of the −ELBO: read from runs, smoothed, grouped by settings, and tabulated beside the paper's."""
+"""Curves of the −ELBO: read from runs, grouped by settings, and tabulated beside the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from reproduction.harness.appearance import appearance
+from reproduction.harness.drawing import smoothed
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
-from reproduction.harness.settings import may_change, read_settings
+from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import markdown
 from reproduction.vae.published import WINDOW, Domain, paper_elbo
 from reproduction.vae.settings import VAESettings
@@ -20,81 +22,59 @@ LISTED = 3  # up to this many runs, a table has a number for each
 MILESTONES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 COLUMNS = 4  # of epochs
 DETAILS = {
-    "rate": "learning rate {:g}",
+    "learning_rate": "learning rate {:g}",
     "batch_size": "batches of {}",
     "clip": "gradients clipped at {}",
     "log_every": "means of {} steps",
-    "output_bias": "output bias {}",
+    "output_bias": "output bias from the mean image",
 }
-"""How settings are named that are not the usual ones."""
-
-
-class Curve(NamedTuple):
-    """The −ELBO of a run on a split, over its epochs."""
-
-    run: str
-    settings: VAESettings
-    split: str
-    epochs: list[float]
-    raw: list[float]
-    smooth: list[float]
-
-    @property
-    def fixed(self) -> dict[str, object]:
-        """The settings that tell runs apart, except for the seed."""
-        free = may_change(self.settings) | {"seed", "cpu"}
-        used = asdict(self.settings) | {
-            "k": self.settings.samples,
-            "learning_rate": self.settings.rate,
-        }
-        return {name: value for name, value in used.items() if name not in free}
-
-    def means(self, window: int) -> list[float]:
-        """Return the means over all ``window`` consecutive epochs."""
-        points = list(zip(self.epochs, self.raw, strict=True))
-        ends = range(window, int(self.epochs[-1]) + 1)
-        return [fmean(y for at, y in points if end - window < at <= end) for end in ends]
+"""Settings that are not the usual ones, in words."""
+SETTINGS = [*Domain._fields, "estimator", "k", *DETAILS]
+"""Columns that tell runs apart, except for the seed; tables may lack some of them."""
 
 
 class Group(NamedTuple):
-    """Curves of one split, of runs that differ in their seed alone."""
+    """Curves of one split, of runs that differ in their seed alone.
 
-    curves: tuple[Curve, ...]
+    Attributes:
+        settings: of all runs.
+        points: of the curves, as rows of ``curves.csv``.
+    """
+
+    settings: Mapping[str, Any]
+    points: pd.DataFrame
 
     @property
-    def settings(self) -> VAESettings:
-        """The settings of the first run."""
-        return self.curves[0].settings
-
-    @property
-    def shared(self) -> str:
-        """The settings that all runs share."""
-        return str(self.curves[0].fixed)
+    def curves(self) -> list[pd.DataFrame]:
+        """The points of every run."""
+        return [points for _, points in self.points.groupby("run", sort=False)]
 
     @property
     def lowest(self) -> list[float]:
         """The lowest smoothed value of every run."""
-        return [min(curve.smooth) for curve in self.curves]
+        return [float(curve["smoothed"].min()) for curve in self.curves]
 
     @property
     def lowest_means(self) -> list[float]:
         """The lowest mean of so many epochs as the paper averages, of every run that has them."""
-        return [min(means) for means in (c.means(WINDOW) for c in self.curves) if means]
+        return [min(means) for means in map(window_means, self.curves) if means]
 
     @property
     def details(self) -> list[str]:
-        """What is unusual about the settings."""
-        usual = VAESettings(estimator=self.settings.estimator)
+        """The settings that are not the usual ones, in words."""
+        default = VAESettings(estimator=self.settings["estimator"])
+        usual = vars(default) | {"learning_rate": default.rate}
+        given = {name: self.settings.get(name, usual[name]) for name in DETAILS}
         return [
-            text.format(getattr(self.settings, name))
-            for name, text in DETAILS.items()
-            if getattr(self.settings, name) != getattr(usual, name)
+            DETAILS[name].format(value)
+            for name, value in given.items()
+            if value != usual[name] and not pd.isna(value)
         ]
 
     @property
     def short_name(self) -> str:
         """The name of the estimator, and its number of samples."""
-        return f"{appearance(self.settings.estimator).label}, k = {self.settings.samples}"
+        return f"{appearance(self.settings['estimator']).label}, k = {self.settings['k']}"
 
     @property
     def name(self) -> str:
@@ -104,20 +84,31 @@ class Group(NamedTuple):
 
     def at(self, epoch: int) -> str:
         """Format the raw values at the end of an epoch."""
-        points = [dict(zip(c.epochs, c.raw, strict=True)).get(float(epoch)) for c in self.curves]
-        return spread([p for p in points if p is not None])
+        return spread(self.points[self.points["epoch"] == epoch]["negative_elbo"].tolist())
 
 
-def grouped(curves: Sequence[Curve]) -> list[Group]:
-    """Group curves of the same split that differ in their seed alone; the lowest group comes first."""
-    groups: dict[str, list[Curve]] = {}
-    for curve in curves:
-        groups.setdefault(f"{curve.split} {curve.fixed}", []).append(curve)
-    return sorted((Group(tuple(g)) for g in groups.values()), key=lambda g: fmean(g.lowest))
+def window_means(curve: pd.DataFrame, window: int = WINDOW) -> list[float]:
+    """Return the means over all ``window`` consecutive epochs of a curve."""
+    epoch, raw = curve["epoch"], curve["negative_elbo"]
+    ends = range(window, int(epoch.iloc[-1]) + 1)
+    return [float(raw[(epoch > end - window) & (epoch <= end)].mean()) for end in ends]
+
+
+def grouped(points: pd.DataFrame, split: str) -> list[Group]:
+    """Group the curves of a split that differ in their seed alone; the lowest group comes first."""
+    keys = [name for name in SETTINGS if name in points]
+    parts = points[points["split"] == split].groupby(keys, sort=False, dropna=False)
+    groups = [Group(dict(zip(keys, values, strict=True)), part) for values, part in parts]
+    return sorted(groups, key=lambda group: fmean(group.lowest))
+
+
+def by_domain(points: pd.DataFrame) -> list[tuple[Domain, pd.DataFrame]]:
+    """Return the points of every domain; runs of different domains are not compared."""
+    return [(Domain(*found), part) for found, part in points.groupby(list(Domain._fields))]
 
 
 def common_details(groups: Sequence[Group]) -> list[str]:
-    """Return what is unusual about the settings of all groups."""
+    """Return the unusual settings that all groups share."""
     return [d for d in groups[0].details if all(d in group.details for group in groups)]
 
 
@@ -148,96 +139,45 @@ def short_names(runs: Sequence[Path]) -> list[str]:
     ]
 
 
-def read_curve(run: Path, name: str, split: str, smoothing: int) -> Curve:
-    """Read the curve of a run, without the untrained model, whose value is off the scale."""
+def read_curves(run: Path, name: str, smoothing: int) -> pd.DataFrame:
+    """Read the curves of a run, without the untrained model, whose value is off the scale."""
     trained = read_settings(VAESettings, run)
     valid = [r for r in read_records(run, "valid") if r["epoch"]]
     if not valid:
         raise UserError(f"{run} has no finished epoch; expected at least one. Train it further.")
     per_epoch = valid[0]["step"] / valid[0]["epoch"]
-    records = valid if split == "valid" else list(read_records(run, split))
-    raw = [float(r["negative_elbo"]) for r in records]
-    epochs = [r["step"] / per_epoch for r in records]
-    return Curve(name, trained, split, epochs, raw, smoothed(raw, smoothing))
+    used = vars(trained) | {"k": trained.samples, "learning_rate": trained.rate}
+    settings = {setting: used[setting] for setting in (*SETTINGS, "seed")}
+    parts = []
+    for split, records in (("train", list(read_records(run, "train"))), ("valid", valid)):
+        raw = [float(record["negative_elbo"]) for record in records]
+        epochs = [round(record["step"] / per_epoch, 4) for record in records]
+        columns = {"epoch": epochs, "negative_elbo": raw, "smoothed": smoothed(raw, smoothing)}
+        parts.append(pd.DataFrame({"run": name, **settings, "split": split, **columns}))
+    return pd.concat(parts, ignore_index=True)
 
 
-def smoothed(values: Sequence[float], window: int) -> list[float]:
-    r"""$s_t = \frac{1}{2 h + 1} \sum_{|i - t| \le h} v_i$: the mean of a centred window.
-
-    Towards the ends the window shrinks, so that the curve neither lags nor stops short.
-
-    >>> smoothed([1.0, 3.0, 5.0, 10.0], 3)
-    [1.0, 3.0, 6.0, 10.0]
-    """
-    out = []
-    for t in range(len(values)):
-        half = min(window // 2, t, len(values) - 1 - t)
-        near = values[t - half : t + half + 1]
-        out.append(sum(near) / len(near))
-    return out
-
-
-def rows(curves: Sequence[Curve]) -> list[dict[str, object]]:
-    """Return the curves as rows of a table."""
-    return [
-        {
-            "run": curve.run,
-            "data": curve.settings.data,
-            "dims": curve.settings.dims,
-            "estimator": curve.settings.estimator,
-            "categories": curve.settings.categories,
-            "k": curve.settings.samples,
-            "learning_rate": curve.settings.rate,
-            "output_bias": curve.settings.output_bias,
-            "seed": curve.settings.seed,
-            "split": curve.split,
-            "epoch": round(epoch, 4),
-            "negative_elbo": raw,
-            "smoothed": smooth,
-        }
-        for curve in curves
-        for epoch, raw, smooth in zip(curve.epochs, curve.raw, curve.smooth, strict=True)
-    ]
-
-
-def elbo_table(curves: Sequence[Curve]) -> str:
+def elbo_table(points: pd.DataFrame) -> str:
     """Return a table for each domain: the −ELBO at some epochs, its lowest value, and the paper's."""
-    domains = sorted({curve.settings.domain for curve in curves})
-    return "\n".join(
-        _table(domain, [c for c in curves if c.settings.domain == domain]) for domain in domains
-    )
+    return "\n".join(_table(domain, part) for domain, part in by_domain(points))
 
 
-def _table(domain: Domain, curves: Sequence[Curve]) -> str:
-    valid = grouped([c for c in curves if c.split == "valid"])
-    train = {g.shared: g for g in grouped([c for c in curves if c.split == "train"])}
-    epochs = milestones(max(int(c.epochs[-1]) for c in curves if c.split == "valid"))
-    header = [
-        "estimator",
-        *(f"epoch {epoch}" for epoch in epochs),
-        *("lowest", "lowest, training"),
-        *(
-            (f"lowest mean of {WINDOW} epochs", f"lowest mean of {WINDOW}, training")
-            if epochs[-1] >= WINDOW
-            else ()
-        ),
-        *("paper's lowest", "paper's lowest, training"),
-    ]
-    lines = [_row(group, train[group.shared], epochs, domain) for group in valid]
-    title = f"{domain.data}, {domain.categories}^{domain.dims}"
-    return f"### {title}\n\n{markdown(header, lines)}"
-
-
-def _row(valid: Group, train: Group, epochs: Sequence[int], domain: Domain) -> list[str]:
-    paper = paper_elbo(valid.settings.estimator, valid.settings.samples, domain)
-    return [
-        valid.name,
-        *(valid.at(epoch) for epoch in epochs),
-        spread(valid.lowest),
-        spread(train.lowest),
-        *((spread(valid.lowest_means), spread(train.lowest_means)) if epochs[-1] >= WINDOW else ()),
-        *(("", "") if paper is None else (f"{paper[1]:.1f}", f"{paper[0]:.1f}")),
-    ]
+def _table(domain: Domain, points: pd.DataFrame) -> str:
+    train = {str(group.settings): group for group in grouped(points, "train")}
+    epochs = milestones(int(points["epoch"].max()))
+    long = epochs[-1] >= WINDOW
+    means = [f"lowest mean of {WINDOW} epochs", f"lowest mean of {WINDOW}, training"]
+    lowest = ["lowest", "lowest, training", *(means if long else [])]
+    header = ["estimator", *(f"epoch {epoch}" for epoch in epochs), *lowest]
+    lines = []
+    for group in grouped(points, "valid"):
+        both = (group, train[str(group.settings)])
+        paper = paper_elbo(group.settings["estimator"], group.settings["k"], domain)
+        cells = [group.name, *map(group.at, epochs), *(spread(g.lowest) for g in both)]
+        cells += [spread(g.lowest_means) for g in both if long]
+        lines.append([*cells, *(["", ""] if paper is None else [f"{x:.1f}" for x in paper[::-1]])])
+    header += ["paper's lowest", "paper's lowest, training"]
+    return f"### {domain.title}\n\n{markdown(header, lines)}"
 
 
 def milestones(longest: int) -> list[int]:

@@ -5,118 +5,103 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from reproduction.harness.appearance import appearance
+from reproduction.harness.drawing import draw_errors, legend_beside, panels
 from reproduction.harness.errors import UserError
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
-from reproduction.vae.curves import Curve, Group, common_details, grouped, spread
+from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
 from reproduction.vae.model import CategoricalVAE
+from reproduction.vae.published import PAPER
 from reproduction.vae.settings import VAESettings
 from reproduction.vae.task import make_vae
-from reproduction.vae.variance import Measurement, Row
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+SPLITS = {"train": "training", "valid": "validation"}
 
 
-def curves_figure(curves: Sequence[Curve]) -> Figure:
-    """Plot curves, with a column of panels for each domain: training above, validation below."""
-    from matplotlib.figure import Figure
+def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
+    """Plot curves, with a column of panels for each domain: training above, validation below.
 
-    domains = sorted({curve.settings.domain for curve in curves})
-    entries = max(len(grouped([c for c in curves if c.settings.domain == d])) for d in domains)
-    size = (6.4 * len(domains), 8.4 + 0.17 * entries)  # both splits are counted
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(2, len(domains), squeeze=False)
-    for column, domain in enumerate(domains):
-        for ax, split in zip(panels[:, column], ("train", "valid"), strict=True):
-            shown = [c for c in curves if (c.settings.domain, c.split) == (domain, split)]
-            groups = grouped(shown)
-            _curves_panel(ax, groups)
-            name = "training" if split == "train" else "validation"
-            title = [rf"{domain.data}, ${domain.categories}^{{{domain.dims}}}$", name]
-            ax.set_title(", ".join([*title, *common_details(groups)]))
-    for ax in panels[-1]:
-        ax.set_xlabel("epoch")
-    for ax in panels[:, 0]:
+    Args:
+        points: as in ``curves.csv``.
+        smoothing: the number of points that the column ``smoothed`` averages.
+    """
+    domains = by_domain(points)
+    entries = max(len(grouped(part, split)) for _, part in domains for split in SPLITS)
+    figure, axes = panels(6.4 * len(domains), 8.8 + 0.34 * entries, 2, len(domains))
+    for column, (domain, part) in zip(axes.T, domains, strict=True):
+        for ax, (split, name) in zip(column, SPLITS.items(), strict=True):
+            groups = grouped(part, split)
+            _curves_panel(ax, groups, smoothing)
+            ax.set_title(", ".join([domain.title, name, *common_details(groups)]))
+            ax.set_xlabel("epoch")
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for ax in axes[:, 0]:
         ax.set_ylabel("−ELBO (nats)")
     return figure
 
 
-def _curves_panel(ax: Axes, groups: Sequence[Group]) -> None:
+def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
     """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values."""
-    common = common_details(groups)
+    common, late = common_details(groups), []
     for group in groups:
-        look = appearance(group.settings.estimator)
+        look = appearance(group.settings["estimator"])
         own = [detail for detail in group.details if detail not in common]
-        name = f"{spread(group.lowest)}  {', '.join([group.short_name, *own])}"
-        for number, curve in enumerate(group.curves):
-            ax.plot(curve.epochs, curve.raw, color=look.colour, linewidth=0.6, alpha=0.5)
-            ax.plot(
-                curve.epochs,
-                curve.smooth,
-                color=look.colour,
-                linestyle=look.line,
-                linewidth=1.8 if group.settings.samples < 8 else 3.0,
-                label=None if number else name,
-            )
+        label = f"{spread(group.lowest)}  {', '.join([group.short_name, *own])}"
+        width = 1.8 if group.settings["k"] < 8 else 3.0
+        for curve in group.curves:
+            x, raw, smooth = curve["epoch"], curve["negative_elbo"], curve["smoothed"]
+            ax.plot(x, raw, color=look.colour, linewidth=0.6, alpha=0.5)
+            ax.plot(x, smooth, label=label, linewidth=width, **look.line_style)
+            late += smooth[len(smooth) // 5 :].tolist()
+            label = "_"  # one entry for all seeds
     # The first steps are far above the rest and would hide it.
-    curves = [curve for group in groups for curve in group.curves]
-    late = [value for c in curves for value in c.smooth[len(c.smooth) // 5 :]]
-    low, high = min(late), max(late)
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
-    ax.grid(alpha=0.25)
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.13))
+    margin = max(late) - min(late)
+    ax.set_ylim(min(late) - 0.05 * margin, max(late) + 0.1 * margin)
+    raw = all((g.points["smoothed"] == g.points["negative_elbo"]).all() for g in groups)
+    title = "lowest value" if raw else f"lowest mean of {smoothing} points (the thick line)"
+    legend_beside(ax, (0.0, -0.13), "upper left", title)
 
 
-def variance_figure(
-    rows: Sequence[Row], measured: Sequence[Measurement], trained_with: str
-) -> Figure:
-    """Plot the encoder's log-variance during training, with a legend in the order of the last values."""
-    from matplotlib.figure import Figure
+def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
+    """Plot the encoder's log-variance during training, with a legend in the order of the last values.
 
-    figure = Figure(figsize=(8.0, 4.6), layout="constrained")
-    ax = figure.subplots()
-    curves = []
-    for row in rows:
-        key = (row.estimator, row.paper_k, "encoder")
-        mine = [m for m in measured if (m.estimator, m.k, m.part) == key]
-        curves.append((mine[-1].log_variance, row, sorted(mine)))
-    for last, row, mine in sorted(curves, reverse=True):
-        look = appearance(row.estimator)
+    Args:
+        measured: as in ``variance.csv``.
+        trained_with: the estimator that the model was trained with, in words.
+    """
+    figure, axes = panels(8.0, 5.6)
+    ax, curves = axes[0, 0], []
+    for name, rows in measured[measured["part"] == "encoder"].groupby("estimator"):
+        k = PAPER[name].k if name in PAPER else rows["k"].max()
+        curves.append((name, rows[rows["k"] == k].sort_values("epoch")))
+    for name, rows in sorted(curves, key=lambda curve: -curve[1]["log_variance"].iloc[-1]):
+        look, heights = appearance(name), rows["log_variance"]
+        label = f"{look.label}, k = {rows['k'].iloc[0]}: {heights.iloc[-1]:.2f}"
         # A model may leave nothing to chance: then there is no point, and the line is broken.
-        heights = [m.log_variance if m.log_variance > -math.inf else math.nan for m in mine]
-        ax.errorbar(
-            [m.epoch for m in mine],
-            heights,
-            [2.0 * m.standard_error for m in mine],
-            label=f"{look.label}, k = {row.paper_k}: {last:.2f}",
-            color=look.colour,
-            linestyle=look.line,
-            marker="o",
-            markersize=3,
-            linewidth=1.4,
-        )
+        heights = heights.where(heights > -math.inf)
+        look = look._replace(label=label)
+        draw_errors(ax, rows["epoch"], heights, rows["standard_error"], look)
+    ax.set_xticks(sorted(measured["epoch"].unique()))
     ax.set_xlabel(f"epochs of training with {trained_with}")
     ax.set_ylabel("log-variance of the encoder's gradient")
-    ax.grid(alpha=0.25)
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside lower center", fontsize=8, frameon=False)
     return figure
 
 
 @torch.no_grad()
-def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
+def images_figure(run: Path, columns: int, data_dir: Path | None) -> Figure:
     """Draw validation images, their reconstructions from the likeliest z, and samples from the prior."""
-    from matplotlib.figure import Figure
-
     settings = read_settings(VAESettings, run)
     images = load(settings.data, data_dir or settings.data_dir)
     if not 1 <= columns <= len(images.valid):
@@ -130,15 +115,12 @@ def picture(run: Path, columns: int, data_dir: Path | None) -> Figure:
         "reconstructions": reconstructions(vae, images.valid[:columns].float()),
         "samples": samples(vae, 2 * columns, settings.seed),
     }
-    figure = Figure(figsize=(0.75 * columns, 3.9), layout="constrained")
-    panels = figure.subplots(3, 1, height_ratios=[len(b) for b in bands.values()])
-    for ax, (title, band) in zip(panels, bands.items(), strict=True):
+    figure = Figure(figsize=(0.75 * columns, 3.6), layout="constrained")
+    bands_of = figure.subplots(3, 1, height_ratios=[len(band) for band in bands.values()])
+    for ax, (title, band) in zip(bands_of, bands.items(), strict=True):
         ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
-    domain = f"${settings.categories}^{{{settings.dims}}}$"
-    label = appearance(settings.estimator).label
-    figure.suptitle(f"{label}, k = {settings.samples}, {settings.data}, {domain}", fontsize=10)
     return figure
 
 

@@ -13,6 +13,16 @@ class Domain(NamedTuple):
     dims: int
     categories: int
 
+    @property
+    def title(self) -> str:
+        """The data and the number of outcomes, in words.
+
+        >>> Domain("mnist", 20, 10).title
+        'MNIST, $10^{20}$'
+        """
+        data = {"mnist": "MNIST", "binarized-mnist": "binarised MNIST"}.get(self.data, self.data)
+        return f"{data}, ${self.categories}^{{{self.dims}}}$"
+
 
 class Published(NamedTuple):
     """A column of Table 1: the number of samples, and the log-variance by number of dimensions."""

@@ -35,7 +35,7 @@ EQUAL = ("encoder, equal k", "encoder, equal evaluations")
 COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
 
 
-class Row(NamedTuple):
+class Comparison(NamedTuple):
     """The k of an estimator in each of the three comparisons."""
 
     estimator: str
@@ -54,7 +54,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the progress bar shows."""
+        """The text beside the progress bar."""
         return f"epoch {self.epoch}, {appearance(self.estimator).label}, k = {self.k}"
 
 
@@ -80,7 +80,7 @@ class Subject(NamedTuple):
     domain: Domain
 
 
-def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
+def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Comparison]:
     """Return the k of every estimator in the paper, at equal k, and at equal evaluations.
 
     An estimator that needs more evaluations even for k = 1 has k = 1.
@@ -91,14 +91,14 @@ def comparisons(settings: VAEVariance, trained: VAESettings) -> list[Row]:
         count = {k: METHODS[name].evaluations(k, uniform(n, c)) for k in range(1, settings.k + 1)}
         fits = [k for k, evaluations in count.items() if evaluations <= settings.k]
         usual = PAPER[name].k if name in PAPER else settings.k
-        rows.append(Row(name, usual, settings.k if fits else 1, max(fits, default=1)))
+        rows.append(Comparison(name, usual, settings.k if fits else 1, max(fits, default=1)))
         for k in {*rows[-1][1:]}:
             check_applies(name, n, c, k)
     return rows
 
 
-def cases(settings: VAEVariance, rows: Sequence[Row], epochs: Sequence[int]) -> list[Case]:
-    """Return what to measure: every estimator with each of its k on every model."""
+def cases(settings: VAEVariance, rows: Sequence[Comparison], epochs: Sequence[int]) -> list[Case]:
+    """Return the measurements to make: every estimator with each of its k on every model."""
     repetitions = {e: settings.repetitions if e == max(epochs) else settings.before for e in epochs}
     return [
         Case(epoch, row.estimator, k, repetitions[epoch])
@@ -136,7 +136,7 @@ def measure_case(case: Case, gradient: Gradient, advance: Advance) -> list[Measu
     """Measure the log-variances of a case: those of the encoder, the decoder and both.
 
     Args:
-        case: what is measured.
+        case: the measurement to make.
         gradient: draws of it.
         advance: called after every draw.
     """
@@ -205,7 +205,10 @@ class Gradient:
 
 
 def variance_table(
-    rows: Sequence[Row], measured: Sequence[Measurement], domain: Domain, settings: VAEVariance
+    rows: Sequence[Comparison],
+    measured: Sequence[Measurement],
+    domain: Domain,
+    settings: VAEVariance,
 ) -> str:
     """Return the table, with standard errors, beside the paper's numbers.
 

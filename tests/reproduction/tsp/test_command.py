@@ -153,16 +153,17 @@ def test_solve_writes_tours_and_draws_them(
         length = float(tour_length(x[[int(row["instance"])]], tour[None, None]))
         assert length == pytest.approx(float(row["length"]), abs=1e-5)
         assert length > float(row["optimal"]) - 1e-5
-    for method in ("greedy", "independent"):
+    for method, name, k in (("greedy", "greedy", 1), ("sampling", "independent", 6)):
         mine = [row for row in rows if row["method"] == method]
         length = sum(float(row["length"]) for row in mine) / 6
         gap = 100 / 6 * sum(float(row["length"]) / float(row["optimal"]) - 1 for row in mine)
-        k = {"greedy": 1, "independent": 6}[method]
-        assert f"| {method} | {k} | {length:.4f} | {gap:.2f} |\n" in summary
+        assert f"| {name} | {k} | {length:.4f} | {gap:.2f} |\n" in summary
     with (out / "growth.csv").open() as file:
         growth = list(csv.DictReader(file))
     assert sorted({int(row["k"]) for row in growth}) == [1, 2, 4, 6]
-    for method in ("without replacement", "independent"):
+    optimal = [float(row["length"]) for row in growth if row["method"] == "optimal"]
+    assert optimal == pytest.approx([sum(float(row["optimal"]) for row in rows) / len(rows)] * 4)
+    for method in ("distinct", "sampling"):
         found = [float(row["length"]) for row in growth if row["method"] == method]
         assert found == sorted(found, reverse=True)
     assert all((out / name).stat().st_size > 1000 for name in ("growth.png", "tours.png"))
@@ -180,7 +181,7 @@ def test_solve_says_what_is_wrong(solved: tuple[Path, Path], tmp_path: Path, cap
     out = ["--out", str(tmp_path / "out")]
     for arguments, message in [
         ([instances, instances], "cannot be read as safetensors"),
-        ([model, model], "expected .npz or .csv"),
+        ([model, model], "holds no instances"),
         ([model, instances, "--k", "121"], "k <= 120"),
         ([model, instances, "--k", "0"], "at least 1"),
     ]:

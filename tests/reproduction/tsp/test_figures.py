@@ -59,22 +59,38 @@ def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
     assert "| 1.25 (-1.93 to 4.43) |" in ranking_table(ranking(gaps_of(more)))
 
 
-def test_a_curve_is_the_mean_of_seeds_in_a_band_of_all() -> None:
-    (ax,) = gap_figure(gaps_of(CURVES), "steps", 1).axes
-    line = next(x for x in ax.lines if x.get_label() == "RLOO")
-    assert list(line.get_xdata()) == [100, 200, 300, 400]  # without the untrained model
-    assert list(line.get_ydata()) == pytest.approx([8.0, 6.0, 5.0, 3.5])
-    band = ax.collections[0].get_paths()[0].vertices
-    assert {round(y, 6) for x, y in band if x == 400} == {3.0, 4.0}
+def test_a_curve_is_the_mean_of_thin_lines_for_the_seeds() -> None:
+    (ax,) = gap_figure(gaps_of(CURVES), "steps").axes
+    first, second, mean = (line for line in ax.lines if line.get_color() == "#444444")
+    assert mean.get_label() == "RLOO"
+    assert list(mean.get_xdata()) == [100, 200, 300, 400]  # without the untrained model
+    assert list(mean.get_ydata()) == pytest.approx([8.0, 6.0, 5.0, 3.5])
+    assert [line.get_ydata()[-1] for line in (first, second)] == [3.0, 4.0]
     assert ax.get_yscale() == "log"
+    assert ax.get_legend().get_title().get_text() == ""  # too few points to be smoothed
     (ax,) = gap_figure(gaps_of(CURVES), "instances", 1).axes
     assert ax.xaxis.get_major_formatter()(25_600) == "25.6 k"
 
 
 def test_curves_from_a_trained_start_show_it_on_a_linear_axis() -> None:
     close = gaps_of({("risk", 0): [2.0, 1.9, 1.8]}, start_trained=True)
-    (ax,) = gap_figure(close, "instances", 3).axes
+    (ax,) = gap_figure(close, "instances").axes
     assert list(ax.lines[0].get_xdata()) == [0, 12800, 25600]
-    later = (1.9 * 1.8) ** 0.5  # the start is not averaged with what comes after it
-    assert list(ax.lines[0].get_ydata()) == pytest.approx([2.0, later, later])
+    assert list(ax.lines[0].get_ydata()) == [2.0, 1.9, 1.8]
     assert ax.get_yscale() == "linear"
+
+
+def test_a_mean_ends_where_the_first_of_its_runs_ends() -> None:
+    (ax,) = gap_figure(
+        gaps_of({("risk", 0): [9.0, 8.0, 7.0], ("risk", 1): [9.0, 6.0]}), "steps"
+    ).axes
+    longer, _, mean = ax.lines
+    assert list(longer.get_xdata()) == [100, 200]
+    assert list(mean.get_xdata()), list(mean.get_ydata()) == ([100], [7.0])
+
+
+def test_smoothing_is_in_the_legend() -> None:
+    gaps = gaps_of({("risk", 0): [50.0, *range(20, 10, -1)]})
+    (ax,) = gap_figure(gaps.assign(gap=gaps["gap"] ** 2), "steps", 3).axes
+    assert ax.get_legend().get_title().get_text() == "means of 3 validations"
+    assert list(ax.lines[0].get_ydata())[:2] == pytest.approx([400.0, (400 + 361 + 324) / 3])

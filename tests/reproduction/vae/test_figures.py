@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from reproduction.harness.errors import UserError
 from reproduction.vae.command import vae_figures
-from reproduction.vae.curves import read_curve
+from reproduction.vae.curves import read_curves
 from reproduction.vae.figures import curves_figure
 from reproduction.vae.settings import VAEFigures
 
@@ -23,15 +24,14 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
         f"images-{run.name}.png",
         "settings.json",
     }
-    curves = [read_curve(run, "digits", split, 5) for split in ("train", "valid")]
-    better = curves[0]._replace(
-        settings=replace(curves[0].settings, estimator="arsm"),
-        smooth=[s - 1 for s in curves[0].smooth],
-    )
-    legend = curves_figure([curves[0], better, curves[1]]).axes[0].get_legend()
+    points = read_curves(run, "digits", 5)
+    assert list(points[points["split"] == "valid"]["epoch"]) == [1.0, 2.0]
+    assert (points["smoothed"] == points["negative_elbo"]).all()  # too few points
+    better = points.assign(estimator="arsm", smoothed=points["smoothed"] - 1.0)
+    legend = curves_figure(pd.concat([points, better]), 5).axes[0].get_legend()
     values = [float(t.get_text().split()[0]) for t in legend.get_texts()]
     assert values == sorted(values)
-    assert values[1] == round(min(curves[0].smooth), 1)
+    assert values[1] == round(points[points["split"] == "train"]["smoothed"].min(), 1)
     for changes, message in [
         ({"runs": ()}, "no runs were given"),
         ({"runs": (run, run.parent / "." / run.name)}, "a run was given twice"),

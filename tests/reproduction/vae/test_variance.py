@@ -22,9 +22,9 @@ from reproduction.vae.settings import VAESettings, VAEVariance
 from reproduction.vae.task import make_vae
 from reproduction.vae.variance import (
     Case,
+    Comparison,
     Gradient,
     Measurement,
-    Row,
     comparisons,
     measure_case,
     variance_table,
@@ -85,7 +85,7 @@ def test_the_gradient_is_that_of_the_mean_loss() -> None:
 @pytest.mark.parametrize("changes", [{}, {"data": "digits"}, {"categories": 5}, {"dims": 3}])
 def test_the_papers_figures_stand_beside_what_they_are_of(changes: dict[str, object]) -> None:
     domain = replace(VAESettings(data="mnist", dims=20), **changes).domain
-    row = Row("unordered_set", 4, 4, 4)
+    row = Comparison("unordered_set", 4, 4, 4)
     measured = [
         Measurement(1, "unordered_set", 4, 4, p, 1.0, 0.1, 9)
         for p in ("encoder", "decoder", "both")

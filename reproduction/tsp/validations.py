@@ -1,4 +1,4 @@
-"""The outcomes of runs: the gaps of their validations, and the tours that they sampled in the end.
+"""The gaps of runs at their validations, and the tours that they sampled in the end.
 
 A folder that the command ``tsp-figures`` wrote stands for the runs that it was made from. So runs can be
 added to a comparison whose own runs are no longer there.

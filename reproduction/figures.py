@@ -1,0 +1,144 @@
+"""Every committed picture, and how it is drawn from committed tables, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from reproduction.bernoulli.figures import variance_figure as figure1
+from reproduction.best_of.exact import variance_figure as best_of_variance
+from reproduction.best_of.figures import curves_figure as best_of_curves
+from reproduction.harness.appearance import appearance
+from reproduction.harness.drawing import stamp, stamp_of
+from reproduction.harness.errors import UserError
+from reproduction.harness.folder import RunFolder
+from reproduction.lm.figures import curves_figure as lm_curves
+from reproduction.rl4co import training_figure
+from reproduction.tsp.figures import gap_figure, growth_figure
+from reproduction.tsp.figures import variance_figure as tsp_variance
+from reproduction.vae.figures import curves_figure as vae_curves
+from reproduction.vae.figures import variance_figure as vae_variance
+from reproduction.when_it_pays import gain_figure
+
+RLOO = appearance("rloo").label
+
+
+class Picture(NamedTuple):
+    """A picture in the repository.
+
+    Attributes:
+        path: of the PNG file.
+        draw: from the content of the tables to the figure.
+        tables: CSV files; names without a folder are beside the picture.
+    """
+
+    path: str
+    draw: Callable[..., Figure]
+    tables: tuple[str, ...]
+
+    def figure(self, root: Path) -> Figure:
+        """Draw the figure, in memory, from the tables below a folder."""
+        beside = Path(self.path).parent
+        paths = [root / (table if "/" in table else beside / table) for table in self.tables]
+        return self.draw(*(committed_table(path) for path in paths))
+
+
+by_steps, by_instances = (partial(gap_figure, axis=axis) for axis in ("steps", "instances"))
+means_of_3, means_of_5 = (partial(vae_curves, smoothing=window) for window in (3, 5))
+vae_variances = partial(vae_variance, trained_with=f"{RLOO}, k = 4")
+
+PICTURES = (
+    Picture("docs/assets/figure1.png", figure1, ("results/bernoulli/variances.csv",)),
+    Picture("docs/assets/best_of.png", best_of_variance, ("results/best_of/exact/variances.csv",)),
+    Picture("docs/assets/when_it_pays.png", gain_figure, ("results/when_it_pays/gains.csv",)),
+    Picture("results/best_of/lm/curves.png", best_of_curves, ("curves.csv",)),
+    Picture("results/best_of/tsp/curves.png", best_of_curves, ("curves.csv",)),
+    Picture("results/lm/curves.png", lm_curves, ("curves.csv",)),
+    Picture("results/lm/sparse/curves.png", lm_curves, ("curves.csv",)),
+    Picture("results/rl4co/figure.png", training_figure, ("training.csv", "best_of_k.csv")),
+    Picture("results/tsp/solve/growth.png", growth_figure, ("growth.csv",)),
+    Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),
+    Picture("results/tsp/start/gap-instances.png", by_instances, ("gaps.csv",)),
+    Picture("results/tsp/tsp10/gap-steps.png", by_steps, ("gaps.csv",)),
+    Picture("results/tsp/tsp10/gap-instances.png", by_instances, ("gaps.csv",)),
+    Picture("results/tsp/tsp20/gap-steps.png", by_steps, ("gaps.csv",)),
+    Picture("results/tsp/tsp20/gap-instances.png", by_instances, ("gaps.csv",)),
+    Picture(
+        "results/tsp/variance/variance.png",
+        partial(tsp_variance, trained_with=RLOO),
+        ("variance.csv", "policies.csv"),
+    ),
+    Picture("results/vae/curves.png", means_of_3, ("curves.csv",)),
+    Picture("results/vae/2-mean-image/curves.png", means_of_3, ("curves.csv",)),
+    Picture("results/vae/20-200-epochs/curves.png", means_of_5, ("curves.csv",)),
+    Picture("results/vae/20-k-8-and-binarized/curves.png", means_of_3, ("curves.csv",)),
+    Picture("results/vae/2-variance/variance.png", vae_variances, ("variance.csv",)),
+    Picture("results/vae/20-variance/variance.png", vae_variances, ("variance.csv",)),
+)
+
+IMAGES = "it shows images that a trained model makes, and models are not in the repository"
+NEED_A_MODEL = {
+    "results/tsp/solve/tours.png": "it shows tours that a trained model finds",
+    "results/vae/images-2-rloo-0.png": IMAGES,
+    "results/vae/images-2-unordered_set-0.png": IMAGES,
+    "results/vae/images-20-rloo-0.png": IMAGES,
+    "results/vae/images-20-unordered_set-0.png": IMAGES,
+}
+"""Pictures that cannot be drawn from tables, with the reason. None of them names an estimator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiguresSettings:
+    """Redraw every picture of the README, the documentation and the results from their tables.
+
+    Attributes:
+        root: folder of the repository.
+        check: draw nothing; fail if a picture is older than its tables or the appearance of estimators.
+    """
+
+    root: Path = Path()
+    check: bool = False
+
+
+def figures(settings: FiguresSettings) -> None:
+    """Redraw the pictures, or check them.
+
+    Args:
+        settings: of the command.
+    """
+    stale = outdated(settings.root)
+    if settings.check and stale:
+        raise UserError(
+            f"{', '.join(stale)}: drawn from other tables, labels or colours; expected the present "
+            "ones. Redraw the pictures with: make figures"
+        )
+    for picture in () if settings.check else PICTURES:
+        path = settings.root / picture.path
+        RunFolder(path.parent).write_figure(path.name, picture.figure(settings.root))
+        print(f"{picture.path}{' (changed)' if picture.path in stale else ''}")
+
+
+def outdated(root: Path) -> list[str]:
+    """Return the pictures below a folder that would be drawn differently now, or are missing."""
+    return [
+        picture.path
+        for picture in PICTURES
+        if not (root / picture.path).exists()
+        or stamp_of(root / picture.path) != stamp(picture.figure(root))
+    ]
+
+
+def committed_table(path: Path) -> pd.DataFrame:
+    """Read a committed table."""
+    if not path.is_file():
+        raise UserError(
+            f"there is no table {path}; expected the repository. Start the command in its folder, or "
+            "give it with --root."
+        )
+    return pd.read_csv(path)

@@ -1,0 +1,61 @@
+"""The command ``when-it-pays``: its variances are exact, and its table has what is drawn."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import torch
+from problems import seeded
+from torch import Tensor
+
+import swor
+from reproduction import when_it_pays
+from reproduction.cli import main
+
+
+def test_the_variances_are_exact() -> None:
+    """Variances by brute force: over all draws, and over all sets with their gradients written out."""
+    k = 3
+    log_p = torch.randn(5, generator=seeded(), dtype=torch.float64).mul(2).log_softmax(-1)
+    cost, p = when_it_pays.costs(5, 4, seeded()), log_p.exp()
+    slopes = torch.eye(5, dtype=torch.float64) - p  # of log p by the logits
+    draws = torch.cartesian_prod(*[torch.arange(5)] * k)
+    sets = torch.combinations(torch.arange(5), k)
+    weights = swor.unordered_set(
+        swor.Sample(sets, log_p[sets], scheme=swor.Scheme.WITHOUT_REPLACEMENT)
+    )
+    for f, ours, theirs in zip(
+        cost,
+        when_it_pays.variance_distinct(log_p, cost, k),
+        when_it_pays.variance_independent(log_p, cost, k),
+        strict=True,
+    ):
+        apart = (f[draws] - (f[draws].sum(-1, keepdim=True) - f[draws]) / (k - 1)) / k
+        found = total_variance(p[draws].prod(-1), apart, slopes[draws])
+        assert abs(found - theirs) < 1e-12
+        slope = weights.weight * (f[sets] - weights.baseline(f[sets]))
+        chance = swor.log_prob_set(log_p[sets]).exp()
+        assert abs(total_variance(chance, slope, slopes[sets]) - ours) < 1e-12
+    distinct = torch.tensor([len(set(x)) for x in draws.tolist()]).double()
+    share = 1.0 - (p[draws].prod(-1) * distinct).sum() / k
+    assert abs(when_it_pays.duplicates(log_p, k) - share) < 1e-12
+
+
+def total_variance(chance: Tensor, factor: Tensor, slopes: Tensor) -> Tensor:
+    """Of the gradients that samples of these chances give."""
+    gradient = (factor.unsqueeze(-1) * slopes).sum(-2)
+    mean = (chance.unsqueeze(-1) * gradient).sum(0)
+    return (chance * (gradient - mean).square().sum(-1)).sum()
+
+
+def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["when-it-pays", "--policies", "1", "--out", str(out)]) == 0
+    with (out / "gains.csv").open() as file:
+        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    assert {row["k"] for row in rows} == {2.0, 4.0, 8.0}
+    for row in rows:
+        assert 0.99 < row["gain_10"] <= row["gain_50"] <= row["gain_90"]
+    assert (out / "when_it_pays.png").exists()
+    assert main(["when-it-pays", "--policies", "0"]) == 1

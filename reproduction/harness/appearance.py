@@ -33,6 +33,7 @@ class Appearance(NamedTuple):
 
 
 FAMILIES = {
+    "reinforce": ("#444444", "s"),
     "rloo": ("#444444", "s"),
     "unordered_set": ("#0072b2", "o"),
     "risk": ("#d55e00", "P"),

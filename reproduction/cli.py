@@ -67,6 +67,10 @@ COMMANDS = {
         "reproduction.reproduce.command:reproduce",
         "run all experiments of the paper, in a few minutes or in full, with a report",
     ),
+    "claims": Command(
+        "reproduction.claims.command:claims",
+        "evaluate all claims on the committed tables, and write them into results/README.md",
+    ),
 }
 
 

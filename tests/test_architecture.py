@@ -27,6 +27,7 @@ LAYERS = [
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
     ["reproduction.best_of"],
+    ["reproduction.claims"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],
     ["reproduction.__main__"],

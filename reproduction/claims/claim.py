@@ -65,7 +65,7 @@ def _evaluate(claim: Claim, tables: Tables) -> Finding:
         return Finding(claim, "–", short if tables.short else "not measured")
     missing = [tables.paths[name] for name in claim.tables if not tables.paths[name].exists()]
     if missing:
-        return Finding(claim, f"there is no {missing[0]}", "not measured")
+        return Finding(claim, f"no {'/'.join(missing[0].parts[-2:])}", "not measured")
     number, decision = claim.measure(*(pd.read_csv(tables.paths[name]) for name in claim.tables))
     hidden = tables.short and decision == "undecided"
     return Finding(claim, number, short if hidden else decision)

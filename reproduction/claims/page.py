@@ -14,7 +14,9 @@ from reproduction.harness.tables import markdown
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 STYLES = {"agrees": "green", "differs": "red"}
-CONVENTION = "A difference is that of the other estimator minus the unordered set estimator, with its 95 % interval."
+CONVENTION = (
+    "Differences: the other estimator minus the unordered set estimator, with 95 % interval."
+)
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:

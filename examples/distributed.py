@@ -22,7 +22,7 @@ import torch
 from torch.distributions import Categorical
 
 import swor
-from reproduction.reproduce.execution import as_completed, processes
+from reproduction.reproduce.execution import as_completed, workers
 
 NAMES = ("unordered_set", "rloo", "sum_and_sample")
 SHIFTS = {"costs from 0 to 1": 0.0, "costs from -1 to 0": -1.0}
@@ -49,7 +49,7 @@ def train(seed: int, actions: int) -> dict[tuple[str, str], float]:
 
 def main(seeds: int, jobs: int, backend: str, address: str | None, actions: int = 12) -> None:
     """Train with all seeds, and print the means and standard errors."""
-    with processes(backend, jobs, address):
+    with workers(backend, jobs, address):
         results = list(as_completed(partial(train, actions=actions), range(seeds), backend))
     for title in SHIFTS:
         print(f"Above the best action, {title}, over {seeds} seeds:")

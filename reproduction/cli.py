@@ -15,6 +15,7 @@ def commands() -> list[Command]:
     from reproduction.bernoulli.command import bernoulli
     from reproduction.best_of.command import best_of_figures
     from reproduction.best_of.exact import best_of_variance
+    from reproduction.claims.command import claims
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures
     from reproduction.reproduce.command import reproduce
@@ -24,7 +25,7 @@ def commands() -> list[Command]:
     from reproduction.when_it_pays import when_it_pays
 
     return [
-        *(reproduce, figures, bernoulli, vae, vae_variance, vae_figures),
+        *(reproduce, claims, figures, bernoulli, vae, vae_variance, vae_figures),
         *(tsp, tsp_variance, tsp_solve, tsp_figures, lm, lm_figures),
         *(best_of_figures, best_of_variance, when_it_pays, rl4co),
     ]

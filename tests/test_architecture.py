@@ -30,7 +30,7 @@ LAYERS = [
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
     ["reproduction.best_of", "reproduction.when_it_pays", "reproduction.rl4co"],
-    ["reproduction.figures"],
+    ["reproduction.claims", "reproduction.figures"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],
     ["reproduction.__main__"],

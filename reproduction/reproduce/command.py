@@ -1,55 +1,48 @@
-"""The command ``reproduce``: run the steps that remain, continue when a step fails, and write the report."""
+"""The command ``reproduce``: run the steps that remain, print the verdicts, and write the report."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from reproduction.claims.claim import evaluate
+from reproduction.claims.listed import CLAIMS
+from reproduction.claims.page import print_findings
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, create, locked, read_json
-from reproduction.reproduce.execution import (
-    Outcome,
-    as_completed,
-    is_done,
-    perform,
-    processes,
-)
+from reproduction.reproduce.execution import Outcome, as_completed, is_done, perform, workers
+from reproduction.reproduce.progress import duration, print_ended, signs_of_life
 from reproduction.reproduce.settings import FULL, SHORT, Settings, Sizes
-from reproduction.reproduce.steps import Step, all_steps
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
+from reproduction.reproduce.steps import Step, all_steps, tables
 
 
 def reproduce(settings: Settings) -> None:
-    """Run the steps that remain, and write ``report.html``."""
+    """Run the steps that remain, print the claims with their verdicts, and write ``report.html``."""
     run(settings, FULL if settings.full else SHORT)
 
 
 def run(settings: Settings, sizes: Sizes) -> None:
     """Do the same as :func:`reproduce`, with any sizes."""
-    from rich.console import Console
-
     from reproduction.reproduce.report.page import write_report
 
-    # The console keeps this stream when a step that runs in this process redirects its output.
     console = Console(file=sys.stdout, highlight=False)
     steps = all_steps(sizes, settings.data_dir)
     remaining = [step for step in steps if not is_done(settings.folder, step.name)]
     announce(console, settings, steps, remaining)
     if settings.plan:
         return
-    folder = open_folder(settings.folder, sizes)
+    folder = reproduction_folder(settings.folder, sizes)
     with locked(folder.path):
         failed = run_steps(remaining, folder.path, settings, console)
-        report = write_report(folder, steps, sizes)
+        findings = evaluate(CLAIMS, tables(folder.path, sizes))
+        report = write_report(folder, steps, sizes, findings)
+    print_findings(findings, console)
     console.print(f"The report is {report}", soft_wrap=True)
     if failed:
         lines = [f"  {outcome.name}: {outcome.error}" for outcome in failed]
@@ -79,19 +72,7 @@ def announce(
     console.print(f"The folder of the results is {settings.folder}", soft_wrap=True)
 
 
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration(40), duration(600), duration(36_000), duration(2_000_000)
-    ('40 s', '10 min', '10 h', '23 days')
-    """
-    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def open_folder(path: Path, sizes: Sizes) -> RunFolder:
+def reproduction_folder(path: Path, sizes: Sizes) -> RunFolder:
     """Create the folder of a reproduction, or open it to continue one of the same sizes."""
     stored = path / "settings.json"
     if not stored.exists():
@@ -112,38 +93,20 @@ def run_steps(
 ) -> list[Outcome]:
     """Run steps after those that they need, and return the outcomes of failed and skipped steps."""
     failed: list[Outcome] = []
-    # Ray and Dask end their processes themselves.
-    parent = os.getpid() if settings.backend == "loky" else None
-    work = partial(perform, folder=folder, parent=parent)
-    bar = progress_bar(console)
-    with processes(settings.backend, settings.processes, settings.address), bar:
-        task = bar.add_task("", total=len(steps))
+    # A thread has nothing to do but to wait for the process of a step.
+    backend = "threading" if settings.backend == "local" else settings.backend
+    work = partial(perform, folder=folder)
+    with (
+        workers(backend, settings.processes, settings.address),
+        signs_of_life(steps, folder, console),
+    ):
         for wave in waves(steps):
             ready, skipped = split(wave, failed)
             failed += skipped
-            bar.update(task, advance=len(skipped), description=f"{len(ready)} in this round")
-            for ended in as_completed(work, ready, settings.backend):
+            for ended in as_completed(work, ready, backend):
                 failed += [ended] if ended.error else []
-                result = f"FAILED, {ended.error}" if ended.error else "done"
-                line = f"{duration(ended.seconds):>8}  {ended.name}: {result}"
-                bar.console.print(line, markup=False)
-                bar.update(task, advance=1)
+                print_ended(ended, console)
     return failed
-
-
-def progress_bar(console: Console) -> Progress:
-    """Return a bar that counts steps."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    return Progress(
-        TextColumn("{task.completed}/{task.total} steps"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-        console=console,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
 
 
 def waves(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -1,39 +1,42 @@
-"""How steps are executed: processes on this machine or a cluster, and the outcome of each step."""
+"""The execution of steps: each in a process of its own, on this machine or on a cluster.
+
+A thread, or a worker of a cluster, starts the process of a step and waits for it. So a process that is
+killed, such as for lack of memory, is the failure of its own step alone.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import shutil
-import threading
+import signal
+import subprocess
+import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
-
-import torch
+from typing import Any, TypeVar
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, read_json
-from reproduction.reproduce.settings import Backend
 from reproduction.reproduce.steps import RESUMABLE, Step
+
+LOCAL_DASK: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LOOK_EVERY = 0.3  # seconds between two looks at the process that started this one
-
 
 @contextmanager
-def processes(backend: Backend, jobs: int, address: str | None) -> Iterator[None]:
-    """Start the processes that :func:`as_completed` uses within this context.
+def workers(backend: str, jobs: int, address: str | None) -> Iterator[None]:
+    """Start the workers that :func:`as_completed` uses within this context.
 
     Args:
-        backend: "loky", "ray" or "dask".
-        jobs: number of processes.
+        backend: "ray", "dask", or a backend of joblib.
+        jobs: number of workers.
         address: address of a cluster; None starts one on this machine and shuts it down at the end.
     """
     from joblib import parallel_config
@@ -41,9 +44,19 @@ def processes(backend: Backend, jobs: int, address: str | None) -> Iterator[None
     with ExitStack() as stack:
         try:
             if backend == "ray":
-                stack.enter_context(_ray(jobs, address))
+                import ray
+                from ray.util.joblib import register_ray
+
+                cpus = jobs if address is None else None
+                stack.enter_context(
+                    ray.init(address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+                )
+                register_ray()
             elif backend == "dask":
-                stack.enter_context(_dask(jobs, address))
+                from distributed import Client
+
+                local = LOCAL_DASK | {"n_workers": jobs} if address is None else {}
+                stack.enter_context(Client(address, **local))
         except ModuleNotFoundError as error:
             raise UserError(
                 f"the backend {backend!r} needs the package {error.name!r}, which is not "
@@ -53,37 +66,8 @@ def processes(backend: Backend, jobs: int, address: str | None) -> Iterator[None
         yield
 
 
-@contextmanager
-def _ray(jobs: int, address: str | None) -> Iterator[None]:
-    import ray
-    from ray.util.joblib import register_ray
-
-    if address is None:
-        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
-    else:
-        ray.init(address=address, log_to_driver=False)
-    try:
-        register_ray()
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _dask(jobs: int, address: str | None) -> Iterator[None]:
-    from distributed import Client, LocalCluster
-
-    with ExitStack() as stack:
-        if address is None:
-            # Each worker has one thread, because a step redirects the output of its whole process.
-            cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
-            address = stack.enter_context(cluster).scheduler_address
-        stack.enter_context(Client(address))
-        yield
-
-
 def as_completed(
-    function: Callable[[Item], Result], items: Iterable[Item], backend: Backend
+    function: Callable[[Item], Result], items: Iterable[Item], backend: str
 ) -> Iterable[Result]:
     """Apply a function to items in parallel, and return each result as soon as it is available.
 
@@ -99,87 +83,85 @@ def as_completed(
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended.
+    """The state of a step.
 
     Attributes:
         name: name of the step.
-        seconds: wall-clock time of all attempts together.
-        cpu_seconds: processor time of all attempts together.
+        seconds: wall-clock time of all attempts that have ended.
         machine: name of the machine that ran the last attempt.
         error: one line on what went wrong; None if the step succeeded.
     """
 
     name: str
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
     machine: str = ""
     error: str | None = None
 
 
-def end_with(parent: int) -> None:
-    """End this process, at once, as soon as the process that started it has ended.
-
-    A command that is killed has no chance to end its processes, which would then write to the folder
-    beside those of the next command.
-
-    Args:
-        parent: number of the process that started this one.
-    """
-
-    def look() -> None:
-        while os.getppid() == parent:
-            time.sleep(LOOK_EVERY)
-        os._exit(1)
-
-    name = f"end with {parent}"
-    if os.getpid() != parent and name not in {thread.name for thread in threading.enumerate()}:
-        threading.Thread(target=look, name=name, daemon=True).start()
+RUNNING = "it has not ended"
+"""The error of a step while it runs, and for good if its machine stops."""
 
 
-def perform(step: Step, folder: Path, parent: int | None = None) -> Outcome:
-    """Run a step with one thread; write its output to ``logs/NAME.txt`` and its outcome as JSON.
+def perform(step: Step, folder: Path) -> Outcome:
+    """Run a step; write its output to ``logs/NAME.txt`` and its outcome to ``outcomes/NAME.json``.
 
     An error of the step is part of the outcome and is not raised, so that other steps continue.
 
     Args:
         step: the step to run.
         folder: folder of the reproduction, which all machines of a cluster must share.
-        parent: number of the process with which this one ends; None if a cluster ends its processes.
     """
-    if parent is not None:
-        end_with(parent)
-    torch.set_num_threads(1)
-    previous = outcome(folder, step.name) or Outcome(step.name)
+    before = outcome(folder, step.name) or Outcome(step.name)
+    began = Outcome(step.name, before.seconds, platform.node(), RUNNING)
+    write(folder, began)
     out = folder / step.name
     if out.exists() and not any((out / name).exists() for name in RESUMABLE):
         shutil.rmtree(out)  # left behind by an attempt that failed
-    start, cpu_start = time.perf_counter(), time.process_time()
-    error = _attempt(step, out, folder / "logs" / f"{step.name}.txt")
-    ended = Outcome(
-        step.name,
-        previous.seconds + time.perf_counter() - start,
-        previous.cpu_seconds + time.process_time() - cpu_start,
-        platform.node(),
-        error,
-    )
-    RunFolder(folder / "outcomes").write_json(f"{step.name}.json", asdict(ended))
+    start = time.perf_counter()
+    error = run_alone(step, out, folder / "logs" / f"{step.name}.txt")
+    seconds = before.seconds + time.perf_counter() - start
+    ended = Outcome(step.name, seconds, platform.node(), error)
+    write(folder, ended)
     return ended
 
 
-def _attempt(step: Step, out: Path, log: Path) -> str | None:
-    """Run a step, and return its error in one line if it fails."""
+def run_alone(step: Step, out: Path, log: Path) -> str | None:
+    """Run a step in a process of its own, and return its error in one line if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        try:
-            step.run(out)
-        except Exception as error:  # any failure of this step must leave the others running
-            traceback.print_exc()
-            return f"{type(error).__name__}: {error}"
-    return None
+    path = os.pathsep.join(filter(None, sys.path))
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(
+            [sys.executable, "-u", "-m", "reproduction.reproduce.alone"],
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=file,
+            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        ) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(pickle.dumps((step.run, out)))
+        process.stdin.flush()  # it stays open, since its end would end the process
+        code = process.wait()
+    if code < 0:
+        hint = ", perhaps for lack of memory" if -code == signal.SIGKILL else ""
+        return f"its process was killed by {signal.Signals(-code).name}{hint}"
+    return (last_line(log) or f"exit code {code}") if code else None
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of the output of a step; an empty string if there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def write(folder: Path, state: Outcome) -> None:
+    """Write the outcome of a step."""
+    RunFolder(folder / "outcomes").write_json(f"{state.name}.json", asdict(state))
 
 
 def outcome(folder: Path, name: str) -> Outcome | None:
-    """Read the outcome of a step; None if the step has never ended, or its file is damaged."""
+    """Read the outcome of a step; None if the step has never begun, or its file is damaged."""
     path = folder / "outcomes" / f"{name}.json"
     try:
         return Outcome(**read_json(path)) if path.exists() else None

@@ -9,13 +9,13 @@ from typing import Literal
 from reproduction.harness.errors import UserError
 from reproduction.harness.images import Name
 
-Backend = Literal["loky", "ray", "dask"]
+Backend = Literal["local", "ray", "dask"]
 Curves = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Reproduce the paper: Figure 1, the VAE, the travelling salesman, and a report on all of them.
+    """Reproduce the paper: Figure 1, the VAE, the travelling salesman, verdicts on claims, and a report.
 
     Without options this takes a few minutes and needs no network. Steps that have succeeded are not
     run again, so the same command continues a run that was interrupted.
@@ -27,8 +27,8 @@ class Settings:
     """list the steps and their estimated durations, and run nothing"""
     jobs: int | None = None
     """number of processes, each with one thread; by default one per core"""
-    backend: Backend = "loky"
-    """where the processes run: on this machine (loky), or on a Ray or Dask cluster"""
+    backend: Backend = "local"
+    """where the processes run: on this machine (local), or on a Ray or Dask cluster"""
     address: str | None = None
     """address of the Ray or Dask cluster; by default a new cluster is started on this machine"""
     data_dir: Path | None = None
@@ -41,9 +41,9 @@ class Settings:
             raise UserError(
                 f"jobs is {self.jobs}; expected at least 1. Leave out --jobs to use all cores."
             )
-        if self.address is not None and self.backend == "loky":
+        if self.address is not None and self.backend == "local":
             raise UserError(
-                f"address is {self.address}, but the backend is loky, which uses this machine only; "
+                f"address is {self.address}, but the backend is local, which uses this machine only; "
                 "expected no address. Give --backend ray or --backend dask, or leave out --address."
             )
 
@@ -62,47 +62,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of all experiments.
+    """Sizes of all experiments."""
 
-    Attributes:
-        repeats: number of sampled gradients per variance in the Monte Carlo check of Figure 1.
-        data: data sets of the VAE.
-        dims: numbers of latent variables of the VAE.
-        curves: estimators that train a VAE, each with its k.
-        epochs: number of epochs of the VAE.
-        batch_size: batch size of the VAE.
-        keep_every: number of epochs between the models on which the gradient variance is measured.
-        repetitions: number of gradients per estimator on the last of these models.
-        repetitions_before: number of gradients per estimator on the earlier models.
-        warm_up: number of steps that train what an estimator learns before it is measured.
-        all_estimators: whether to measure all applicable estimators instead of those of Table 1.
-        seeds: seeds of the training runs.
-        nodes: number of nodes of a travelling salesman problem.
-        tours: number of tours in a batch, which has k tours of each of tours / k instances.
-        steps: number of training steps of the travelling salesman.
-        validate_every: number of steps between validations.
-        validation_size: number of validation instances.
-        learning_rate: learning rate of the travelling salesman.
-    """
-
-    repeats: int
-    data: tuple[Name, ...]
-    dims: tuple[int, ...]
-    curves: Curves
-    epochs: int
-    batch_size: int
-    keep_every: int
-    repetitions: int
-    repetitions_before: int
-    warm_up: int
-    all_estimators: bool
-    seeds: tuple[int, ...]
-    nodes: int
-    tours: int
-    steps: int
-    validate_every: int
-    validation_size: int
-    learning_rate: float
+    repeats: int  # sampled gradients per variance in the Monte Carlo check of Figure 1
+    data: tuple[Name, ...]  # data sets of the VAE
+    dims: tuple[int, ...]  # numbers of latent variables of the VAE
+    curves: Curves  # estimators that train a VAE, each with its k
+    epochs: int  # of the VAE
+    batch_size: int  # of the VAE
+    keep_every: int  # epochs between the models on which the gradient variance is measured
+    repetitions: int  # gradients per estimator on the last of these models
+    repetitions_before: int  # gradients per estimator on the earlier models
+    warm_up: int  # steps that train the learned part of an estimator before it is measured
+    all_estimators: bool  # measure all applicable estimators instead of those of Table 1
+    seeds: tuple[int, ...]  # of the training runs
+    nodes: int  # of a travelling salesman problem
+    tours: int  # in a batch, which has k tours of each of tours / k instances
+    steps: int  # of training the travelling salesman
+    validate_every: int  # steps between validations
+    validation_size: int  # validation instances
+    learning_rate: float  # of the travelling salesman
 
     @property
     def short(self) -> bool:

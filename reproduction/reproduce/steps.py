@@ -1,4 +1,4 @@
-"""The steps of a reproduction: what each one does, which steps it needs, and how long it takes.
+"""The steps of a reproduction: their functions, needs and durations, and the tables that they write.
 
 A step writes its results into a folder of its own, beside the folders of the steps that it needs.
 """
@@ -13,10 +13,11 @@ from pathlib import Path
 
 from reproduction.bernoulli.command import bernoulli
 from reproduction.bernoulli.settings import BernoulliSettings
+from reproduction.claims.claim import Tables
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import create
 from reproduction.harness.images import Name
-from reproduction.reproduce.report.rules import rule_rows
+from reproduction.reproduce.rules import rule_rows
 from reproduction.reproduce.settings import REFERENCE, Sizes
 from reproduction.tsp.command import tsp, tsp_figures
 from reproduction.tsp.optimal import optimal_lengths
@@ -213,3 +214,17 @@ def train_tsp(settings: TSPSettings, out: Path) -> None:
 def draw_tsp(runs: tuple[str, ...], out: Path) -> None:
     """Draw the optimality gaps of training runs."""
     tsp_figures(TSPFigures(runs=tuple(out.parent / run for run in runs), out=out))
+
+
+def tables(folder: Path, sizes: Sizes) -> Tables:
+    """Return the tables of a reproduction by the names that claims use."""
+    paths = {"rules": "rules/rules.csv", "tsp": f"tsp{sizes.nodes}-figures/gaps.csv"}
+    for name in ("variances", "trajectory", "monte_carlo"):
+        paths[name.replace("_", "-")] = f"bernoulli/{name}.csv"
+    for dims in sizes.dims:
+        variance = f"variance-{sizes.data[0]}-{dims}/variance.csv"
+        paths |= {f"variance-{dims}": variance, f"variance-{dims}-all": variance}
+        paths[f"curves-{dims}"] = f"curves-{sizes.data[0]}-{dims}/curves.csv"
+    if not sizes.short:
+        paths["curves-20-long"] = paths["curves-20"]
+    return Tables({name: folder / path for name, path in paths.items()}, short=sizes.short)

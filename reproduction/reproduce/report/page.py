@@ -1,166 +1,159 @@
-"""The page of the report: its sections, the deviations from the paper, and what was run."""
+"""The page of the report: the claims, a section for each result, the deviations, and the steps."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from string import Template
-from typing import Any
 
-from reproduction.harness.folder import RunFolder
+import pandas as pd
+
+from reproduction.claims.claim import Finding
+from reproduction.claims.page import CONVENTION, HEADER, rows, summary
+from reproduction.harness.folder import RunFolder, read_json
 from reproduction.reproduce.execution import Outcome, is_done, outcome
-from reproduction.reproduce.report import html
-from reproduction.reproduce.report.figure1 import figure1
-from reproduction.reproduce.report.rules import theorems
-from reproduction.reproduce.report.tsp import figure3
-from reproduction.reproduce.report.vae import figure2, table1
+from reproduction.reproduce.report.sections import (
+    figure1,
+    figure2,
+    figure3,
+    rules,
+    section,
+    table,
+    table1,
+)
 from reproduction.reproduce.settings import Sizes
 from reproduction.reproduce.steps import Step
 
 DEVIATIONS = (
-    "Figure 1 is exact. The paper estimates each variance from 1000 sampled gradients. At η = −4 such "
-    "estimates are dominated by rare events, and wrong by up to a factor of 13.",
-    "At η = 0 all outcomes of the toy problem are equally likely. Deterministic sum-and-sample then sums "
-    "the outcomes with the lowest indices.",
-    "Leave-one-out ratios are exact sums, or computed by a quadrature that is exact up to rounding. The "
-    "paper's quadrature is wrong by 2 to 7 % for one or two samples, and by many orders of magnitude "
-    "when the sample covers nearly all of the probability.",
-    "The gradient variance in Table 1 is measured on one fixed minibatch, as the paper describes. The "
-    "paper's released code draws a new minibatch for every repetition, which adds the variance of the "
-    "data to every value. This may be why three estimators have the same value on the small domain.",
-    "REINFORCE and RELAX use k = 1 in Table 1, as in the released code. ARSM uses 46 evaluations; the "
-    "released code uses 55. The tables list the evaluations of all estimators, and also compare the "
-    "estimators at equal evaluations.",
-    "The gradient of ARSM in the released code is 20 times too large, which adds 6 to the log-variance. "
-    "Here ARSM is unbiased, and tests verify it.",
-    "RELAX is biased in the released code, because its conditional noise is incorrect and all images of "
-    "a batch share the same noise. Its control variate is also untrained when the variance is measured. "
-    "Here RELAX is unbiased, and its control variate is trained first.",
+    "Figure 1 is exact. The paper estimates each variance from 1000 sampled gradients; at η = −4 such "
+    "estimates rest on rare events, and are wrong by up to a factor of 13.",
+    "Leave-one-out ratios are exact up to rounding. The paper's quadrature is wrong by 2 to 7 % for one or "
+    "two samples, and by many orders of magnitude if the sample has nearly all of the probability.",
+    "Table 1 is measured on one fixed minibatch, as the paper describes. The paper's code draws a new one "
+    "for every repetition, which adds the variance of the data to every value.",
+    "ARSM and RELAX are unbiased here. In the paper's code, the gradient of ARSM is 20 times too large, "
+    "which adds 6 to the log-variance, and RELAX is biased, with an untrained control variate.",
+    "REINFORCE and RELAX have k = 1 in Table 1, as in the paper's code, and ARSM uses 46 evaluations.",
     "The restricted unordered set estimator uses probabilities that are renormalised without the summed "
     "outcomes. Only with these do the paper's equations agree with one another.",
-    "The full run trains the VAE with a batch size of 200, as the released code does.",
 )
 
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>swor: the paper reproduced</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+<script>{plotly}</script>
+</head>
+<body>
+<h1>Estimating Gradients for Discrete Random Variables by Sampling without Replacement</h1>
+{content}
+</body>
+</html>
+"""
 
-def write_report(folder: RunFolder, steps: Sequence[Step], sizes: Sizes) -> Path:
+
+def write_report(
+    folder: RunFolder, steps: Sequence[Step], sizes: Sizes, findings: Sequence[Finding]
+) -> Path:
     """Write ``report.html`` about the steps that have succeeded.
 
     Args:
         folder: folder of the reproduction.
         steps: all steps of the reproduction.
         sizes: sizes of the experiments.
+        findings: verdicts of this reproduction on the claims.
     """
-    contents, findings = [], []
+    contents = [verdicts(findings, sizes)]
     for step, make in sections(sizes):
         done = is_done(folder.path, step)
-        content, found = make(folder.path / step) if done else (missing(step), [])
-        contents.append(content)
-        findings += found
-    contents += [deviations(sizes), provenance(folder.path, steps)]
-    return folder.write_text("report.html", page(findings, contents, short=sizes.short))
+        contents.append(make(folder.path / step) if done else missing(step))
+    contents += [deviations(), provenance(folder.path, steps)]
+    return folder.write_text("report.html", page("".join(contents)))
 
 
-def sections(sizes: Sizes) -> Iterator[tuple[str, Callable[[Path], html.Section]]]:
-    """Yield the sections in the order of the paper, each with the step whose folder it shows."""
-    yield "bernoulli", figure1
-    for data, dims in product(sizes.data, sizes.dims):
-        yield f"variance-{data}-{dims}", partial(table1, data=data, dims=dims)
-        yield f"curves-{data}-{dims}", partial(figure2, data=data, dims=dims)
-    yield f"tsp{sizes.nodes}-figures", partial(figure3, nodes=sizes.nodes)
-    yield "rules", theorems
-
-
-def missing(step: str) -> str:
-    """Return the section that replaces the one of a step that has not succeeded."""
-    text = f"The step {step} has not succeeded. Its output is in logs/{step}.txt."
-    content = f"<div class='missing'>{html.paragraph(text)}</div>"
-    return html.section(f"missing-{step}", step, content)
-
-
-def page(findings: Sequence[html.Finding], contents: Sequence[str], *, short: bool) -> str:
-    """Return the whole page, which includes its style, its script and the plotting library."""
+def page(content: str) -> str:
+    """Return the whole page, which includes its style and the plotting library."""
     from plotly.offline import get_plotlyjs
 
-    agree = sum(finding.agrees is True for finding in findings)
-    compared = sum(finding.agrees is not None for finding in findings)
-    kind = "This is a short run." if short else "The experiments have the paper's sizes."
-    lead = f"{kind} {agree} of the {compared} findings that can be compared agree with the paper."
-    return Template(_beside("page.html")).substitute(
-        style=_beside("page.css"),
-        script=_beside("page.js"),
-        plotly=get_plotlyjs(),
-        lead=escape(lead),
-        findings=html.cards(findings),
-        sections="".join(contents),
+    style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    return PAGE.format(style=style, plotly=get_plotlyjs(), content=content)
+
+
+def verdicts(findings: Sequence[Finding], sizes: Sizes) -> str:
+    """Return the section on the claims."""
+    kind = shortened(sizes) if sizes.short else "The experiments have the paper's sizes."
+    cells = pd.DataFrame(rows(findings), columns=HEADER)
+    shown = table(cells)
+    for verdict in ("agrees", "differs"):
+        shown = shown.replace(f"<td>{verdict}</td>", f"<td class='{verdict}'>{verdict}</td>")
+    text = (
+        "This page reproduces the paper by Kool, van Hoof and Welling (2020) with swor. "
+        f"{kind} {summary(findings)} {CONVENTION}"
     )
-
-
-def _beside(name: str) -> str:
-    """Read a file from the folder of this module."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def deviations(sizes: Sizes) -> str:
-    """Return the section on what differs from the paper, and why."""
-    items = (shortened(sizes), *DEVIATIONS) if sizes.short else DEVIATIONS
-    return html.section("deviations", "Deviations from the paper", html.bullets(items))
+    return section("Claims and verdicts", text, shown)
 
 
 def shortened(sizes: Sizes) -> str:
     """Describe what a short run reduces."""
     return (
         "This is a short run. The VAE is trained on the 8 × 8 digits of scikit-learn for "
-        f"{sizes.epochs} epochs with a batch size of {sizes.batch_size}, and its variances are "
-        f"estimated from {sizes.repetitions} gradients. The travelling salesman has {sizes.nodes} "
-        f"nodes, {sizes.steps} training steps and a learning rate of {sizes.learning_rate:g}. There is "
-        "one seed, so small differences are not significant. “python -m reproduction reproduce "
-        "--full” runs the paper's sizes."
+        f"{sizes.epochs} epochs, and its variances are estimated from {sizes.repetitions} gradients. The "
+        f"travelling salesman has {sizes.nodes} nodes and {sizes.steps} training steps. There is one "
+        "seed, so that no difference between runs can be told from noise; the folder results of the "
+        "repository has longer runs. “python -m reproduction reproduce --full” runs the paper's sizes."
     )
+
+
+def sections(sizes: Sizes) -> Iterator[tuple[str, Callable[[Path], str]]]:
+    """Yield the sections in the order of the paper, each with the step whose folder it shows."""
+    yield "bernoulli", figure1
+    for data, dims in product(sizes.data, sizes.dims):
+        yield f"variance-{data}-{dims}", partial(table1, dims=dims)
+        yield f"curves-{data}-{dims}", partial(figure2, dims=dims)
+    yield f"tsp{sizes.nodes}-figures", figure3
+    yield "rules", rules
+
+
+def missing(step: str) -> str:
+    """Return the section that replaces the one of a step that has not succeeded."""
+    return section(step, f"The step {step} has not succeeded. Its output is in logs/{step}.txt.")
+
+
+def deviations() -> str:
+    """Return the section on the differences from the paper, and their reasons."""
+    items = "".join(f"<li>{escape(item)}</li>" for item in DEVIATIONS)
+    return section("Deviations from the paper", "", f"<ul>{items}</ul>")
 
 
 def provenance(folder: Path, steps: Sequence[Step]) -> str:
     """Return the section on settings, versions, hardware and durations."""
-    stored = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    stored = read_json(folder / "settings.json")
     ended = [outcome(folder, step.name) or Outcome(step.name, error="not run") for step in steps]
-    settings = [[name, json.dumps(value)] for name, value in stored["settings"].items()]
-    times = [
-        [o.name, f"{o.seconds:.0f} s", f"{o.cpu_seconds:.0f} s", o.error or "done"] for o in ended
-    ]
-    return html.section(
-        "run",
-        "What was run",
-        html.table("Software and hardware", ["item", "value"], [*facts(stored, ended)]),
-        html.folded("Settings", html.table("Sizes", ["setting", "value"], settings)),
-        html.folded(
-            "Steps",
-            html.table("Steps", ["step", "wall-clock time", "processor time", "outcome"], times)
-            + html.paragraph("The folder of each step holds its settings.json and its results."),
-        ),
+    facts = {
+        "command": stored["command"],
+        **stored["versions"],
+        "machines": ", ".join(sorted({state.machine for state in ended if state.machine})),
+        "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical cores",
+        "duration": f"{sum(state.seconds for state in ended) / 60:.1f} minutes over all steps",
+        **stored["settings"],
+    }
+    times = pd.DataFrame(
+        [[state.name, f"{state.seconds:.0f} s", state.error or "done"] for state in ended],
+        columns=["step", "duration", "outcome"],
     )
-
-
-def facts(stored: Mapping[str, Any], ended: Sequence[Outcome]) -> Iterator[list[object]]:
-    """Yield the names and values of what is needed to run the reproduction again."""
-    yield ["command", stored["command"]]
-    yield ["seeds", ", ".join(map(str, stored["settings"]["seeds"]))]
-    yield from ([name, version] for name, version in stored["versions"].items())
-    yield ["machines", ", ".join(sorted({o.machine for o in ended if o.machine})) or "–"]
-    yield ["processor", processor()]
-    yield ["processor time", f"{sum(o.cpu_seconds for o in ended) / 60:.1f} minutes"]
-    wall = sum(o.seconds for o in ended) / 60
-    yield ["wall-clock time", f"{wall:.1f} minutes over all steps, with one thread each"]
-
-
-def processor() -> str:
-    """Return the model and the number of processors."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} logical cores"
+    return section(
+        "Steps and settings",
+        "The folder of each step holds its settings and its results.",
+        table(
+            pd.DataFrame(facts.items(), columns=["name", "value"]), "Software, hardware, settings"
+        ),
+        table(times, "Steps"),
+    )

@@ -13,28 +13,15 @@ pytest.importorskip("joblib")
 pytest.importorskip("rich")
 
 from rich.console import Console
+from small_steps import fail, note, succeed_later
 
 from reproduction import cli
+from reproduction.claims.listed import CLAIMS
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import locked
-from reproduction.reproduce.command import open_folder, run, run_steps
+from reproduction.reproduce.command import reproduction_folder, run, run_steps
 from reproduction.reproduce.settings import FULL, SHORT, Settings
 from reproduction.reproduce.steps import Step, all_steps
-
-
-def note(out: Path) -> None:
-    """Append the name of the step to a file."""
-    with (out.parent / "noted.txt").open("a") as file:
-        file.write(f"{out.name}\n")
-
-
-def fail(out: Path) -> None:
-    raise RuntimeError("no luck")
-
-
-def succeed_later(out: Path) -> None:
-    if not (out.parent / "ready").exists():
-        raise RuntimeError("not yet")
 
 
 def failures(steps: list[Step], folder: Path) -> list[str]:
@@ -74,22 +61,22 @@ def test_the_plan_is_printed_and_nothing_is_run(
 
 
 def test_other_sizes_need_another_folder(tmp_path: Path) -> None:
-    open_folder(tmp_path / "run", SHORT)
-    open_folder(tmp_path / "run", SHORT)
+    reproduction_folder(tmp_path / "run", SHORT)
+    reproduction_folder(tmp_path / "run", SHORT)
     with pytest.raises(UserError, match="--out"):
-        open_folder(tmp_path / "run", FULL)
+        reproduction_folder(tmp_path / "run", FULL)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"settings": null}'])
 def test_damaged_settings_are_an_error(content: str, tmp_path: Path) -> None:
-    open_folder(tmp_path / "run", SHORT)
+    reproduction_folder(tmp_path / "run", SHORT)
     (tmp_path / "run" / "settings.json").write_text(content)
     with pytest.raises(UserError, match=r"in another folder|Give another folder"):
-        open_folder(tmp_path / "run", SHORT)
+        reproduction_folder(tmp_path / "run", SHORT)
 
 
 def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
-    folder = open_folder(tmp_path / "run", SHORT).path
+    folder = reproduction_folder(tmp_path / "run", SHORT).path
     with locked(folder), pytest.raises(UserError, match="is in use by another process"):
         run(Settings(out=folder, jobs=1), SHORT)
     assert not (folder / "outcomes").exists()
@@ -119,6 +106,10 @@ def test_the_whole_paper_in_miniature(tmp_path: Path, capsys: pytest.CaptureFixt
     names = [step.name for step in all_steps(TINY)]
     report = (tmp_path / "run" / "report.html").read_text()
     assert "has not succeeded" not in report
+    assert all(claim.statement in report for claim in CLAIMS)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Claims and verdicts" in printed
+    assert "not measured" not in printed
     assert all((tmp_path / "run" / name).is_dir() for name in names)
     outcome = tmp_path / "run" / "outcomes" / "bernoulli.json"
     assert json.loads(outcome.read_text())["error"] is None

@@ -1,14 +1,17 @@
-"""The execution of steps: outcomes, logs, interrupted steps, and processes."""
+"""The execution of steps: outcomes, logs, interrupted and killed processes, and signs of life."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -17,33 +20,23 @@ pytest.importorskip("joblib")
 pytest.importorskip("rich")
 
 from rich.console import Console
+from small_steps import be_killed, fail, linger, speak, stop_after, write, write_threads
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.interrupt import terminable
+from reproduction.harness.folder import RunFolder
 from reproduction.reproduce.command import run_steps
 from reproduction.reproduce.execution import (
+    RUNNING,
     Outcome,
     as_completed,
     is_done,
     outcome,
     perform,
-    processes,
+    workers,
 )
+from reproduction.reproduce.progress import running, signs_of_life
 from reproduction.reproduce.settings import Settings
 from reproduction.reproduce.steps import Step, measure_rules
-
-
-def write(text: str, out: Path) -> None:
-    import torch
-
-    assert torch.get_num_threads() == 1
-    out.mkdir()
-    (out / "x").write_text(text)
-
-
-def fail(out: Path) -> None:
-    out.mkdir()
-    raise RuntimeError("no luck")
 
 
 def test_a_failure_is_an_outcome_with_a_log(tmp_path: Path) -> None:
@@ -67,14 +60,6 @@ def test_the_times_of_all_attempts_are_added(tmp_path: Path) -> None:
     assert second.seconds > first.seconds > 0.0
 
 
-def stop_after(name: str, out: Path) -> None:
-    """Fail after writing a file; succeed if the file exists already."""
-    if not (out / name).exists():
-        out.mkdir()
-        (out / name).touch()
-        raise RuntimeError("stopped")
-
-
 @pytest.mark.parametrize("name", ["checkpoint.pt", "variance.csv"])
 def test_an_interrupted_step_continues_in_its_folder(tmp_path: Path, name: str) -> None:
     step = Step("long", partial(stop_after, name), 1.0)
@@ -82,56 +67,68 @@ def test_an_interrupted_step_continues_in_its_folder(tmp_path: Path, name: str) 
     assert perform(step, tmp_path).error is None
 
 
-def in_parallel(steps: list[Step], folder: Path, backend: str = "loky") -> list[Outcome]:
-    with processes(backend, 2, None):
+def in_parallel(steps: list[Step], folder: Path, backend: str = "threading") -> list[Outcome]:
+    with workers(backend, 2, None):
         return list(as_completed(partial(perform, folder=folder), steps, backend))
 
 
 def test_steps_run_in_processes(tmp_path: Path) -> None:
-    ended = in_parallel([Step(name, partial(write, name), 1.0) for name in "abc"], tmp_path)
-    assert [result.error for result in ended] == [None] * 3
+    steps = [Step(name, partial(write, name), 1.0) for name in "abc"]
+    ended = in_parallel([*steps, Step("threads", write_threads, 1.0)], tmp_path)
+    assert [result.error for result in ended] == [None] * 4
     assert {(tmp_path / name / "x").read_text() for name in "abc"} == set("abc")
-
-
-def linger(out: Path) -> None:
-    """Note the process, and take much longer than the test."""
-    out.mkdir()
-    (out / "pid.txt").write_text(str(os.getpid()))
-    time.sleep(600)
+    assert (tmp_path / "threads" / "x").read_text() == "1"
 
 
 def run_lingering_steps(folder: Path) -> None:
-    with terminable():
-        in_parallel([Step(name, linger, 1.0) for name in "ab"], folder)
-
-
-def test_the_processes_end_with_a_command_that_is_terminated(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; import test_execution as t; "
-    code += "t.run_lingering_steps(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    notes = [tmp_path / name / "pid.txt" for name in "ab"]
-    with subprocess.Popen(command, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL) as main:
-        wait_until(lambda: all(note.exists() and note.read_text() for note in notes))
-        main.terminate()
-        assert main.wait(30) != 0
-    wait_until(lambda: not any(alive(int(note.read_text())) for note in notes))
-
-
-def run_watched_steps(folder: Path) -> None:
     settings = Settings(out=folder, jobs=2)
     run_steps([Step(name, linger, 1.0) for name in "ab"], folder, settings, Console())
 
 
-def test_the_processes_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_the_processes_end_with_the_command(stop: signal.Signals, tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; import test_execution as t; "
-    code += "t.run_watched_steps(Path(sys.argv[1]))"
+    code += "t.run_lingering_steps(Path(sys.argv[1]))"
     command = [sys.executable, "-c", code, str(tmp_path)]
     notes = [tmp_path / name / "pid.txt" for name in "ab"]
-    with subprocess.Popen(command, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL) as main:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as main:
         wait_until(lambda: all(note.exists() and note.read_text() for note in notes))
-        main.kill()
+        main.send_signal(stop)
         main.wait(30)
     wait_until(lambda: not any(alive(int(note.read_text())) for note in notes), seconds=15)
+    assert {outcome(tmp_path, name).error for name in "ab"} == {RUNNING}
+    assert not is_done(tmp_path, "a")
+
+
+def test_a_process_that_is_killed_fails_alone(tmp_path: Path) -> None:
+    steps = [Step("killed", be_killed, 2.0), Step("other", partial(write, "x"), 1.0)]
+    ended = {result.name: result.error for result in in_parallel(steps, tmp_path)}
+    assert ended["other"] is None
+    assert "killed by SIGKILL" in ended["killed"]
+
+
+def test_a_step_that_runs_gives_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reproduction.reproduce.progress.EVERY", 0.2)
+    steps, text = [Step("long", speak, 1.0)], StringIO()
+    with ThreadPoolExecutor(1) as pool, signs_of_life(steps, tmp_path, Console(file=text)):
+        ended = pool.submit(perform, steps[0], tmp_path)
+        wait_until(lambda: "long: epoch 7" in text.getvalue())
+        (tmp_path / "enough").touch()
+        assert ended.result().error is None
+    assert list(running(steps, tmp_path, 0.0)) == []
+
+
+def test_a_step_of_an_earlier_command_that_was_killed_does_not_run(tmp_path: Path) -> None:
+    steps = [Step("step", speak, 1.0)]
+    RunFolder(tmp_path / "outcomes").write_json(
+        "step.json", {"name": "step", "error": RUNNING, "machine": "", "seconds": 0.0}
+    )
+    assert len(list(running(steps, tmp_path, 0.0))) == 1
+    assert list(running(steps, tmp_path, time.time() + 1.0)) == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"name": "step", "colour": 3}'])

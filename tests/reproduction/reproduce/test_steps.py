@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("joblib")
 pytest.importorskip("pandas")
 
+from reproduction.claims.command import COMMITTED
 from reproduction.reproduce.settings import FULL, SHORT, Sizes
-from reproduction.reproduce.steps import all_steps, applicable
+from reproduction.reproduce.steps import all_steps, applicable, tables
 from reproduction.vae.published import PAPER
 
 
@@ -32,3 +35,12 @@ def test_the_estimators_of_table_1_come_first_and_others_follow() -> None:
     assert len(set(names)) == len(names)
     assert "gumbel_softmax" in names
     assert not {"vimco", "arm"} & set(names)  # another objective, and binary variables only
+
+
+@pytest.mark.parametrize("sizes", [SHORT, FULL])
+def test_the_tables_of_claims_are_in_folders_of_steps(sizes: Sizes) -> None:
+    found = tables(Path("run"), sizes)
+    names = {step.name for step in all_steps(sizes)}
+    assert found.short == sizes.short
+    assert {path.parent.name for path in found.paths.values()} <= names
+    assert set(found.paths) <= set(COMMITTED)

@@ -1,0 +1,71 @@
+"""A claim with its criterion, and the verdict of tables of results on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from reproduction.claims.statistics import Decision
+
+Verdict = Literal[Decision, "not shown in a run this short", "not measured"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, and the criterion by which tables of results decide on it.
+
+    Attributes:
+        where: figure, table or theorem of the paper, or the experiment.
+        statement: the claim itself.
+        criterion: the condition under which the verdict is "agrees", in words.
+        tables: names of the tables that decide, see :class:`Tables`.
+        measure: function of these tables that returns the number, in words, and the decision.
+    """
+
+    where: str
+    statement: str
+    criterion: str
+    tables: tuple[str, ...]
+    measure: Callable[..., tuple[str, Decision]]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of results of a reproduction, or those of the folder ``results``.
+
+    Attributes:
+        paths: path of each table by its name; a table that such a run does not make has none.
+        short: whether the run is too short to show small differences.
+    """
+
+    paths: Mapping[str, Path]
+    short: bool = False
+
+
+class Finding(NamedTuple):
+    """A claim, the number that was measured, and the verdict."""
+
+    claim: Claim
+    number: str
+    verdict: Verdict
+
+
+def evaluate(claims: Iterable[Claim], tables: Tables) -> list[Finding]:
+    """Return the verdict of tables on each claim."""
+    return [_evaluate(claim, tables) for claim in claims]
+
+
+def _evaluate(claim: Claim, tables: Tables) -> Finding:
+    short: Verdict = "not shown in a run this short"
+    if not all(name in tables.paths for name in claim.tables):
+        return Finding(claim, "–", short if tables.short else "not measured")
+    missing = [tables.paths[name] for name in claim.tables if not tables.paths[name].exists()]
+    if missing:
+        return Finding(claim, f"no {'/'.join(missing[0].parts[-2:])}", "not measured")
+    number, decision = claim.measure(*(pd.read_csv(tables.paths[name]) for name in claim.tables))
+    hidden = tables.short and decision == "undecided"
+    return Finding(claim, number, short if hidden else decision)

@@ -1,0 +1,209 @@
+"""The list of claims: those of the paper in its order, then those beyond it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from reproduction.claims import exact, training, vae
+from reproduction.claims.claim import Claim
+
+RUNS = "The 95 % interval of the difference is {}, with the spread of seeds pooled over estimators."
+POSITIVE, ALL_POSITIVE = RUNS.format("above 0"), RUNS.format("above 0 for all of them")
+GAP = "Gap in the last quarter of the steps. "
+DOMAINS = {2: "small domain (10²)", 20: "large domain (10²⁰)"}
+
+
+def table1(dims: int) -> tuple[Claim, ...]:
+    """Return the claims of Table 1 on a domain."""
+    where, name = f"Table 1, {DOMAINS[dims]}", f"variance-{dims}"
+    return (
+        Claim(
+            where,
+            "No estimator of the table has a lower variance than the unordered set estimator.",
+            "For each of the others, the 95 % interval of its log-variance minus that of the unordered "
+            "set estimator is above −0.1.",
+            (name,),
+            vae.lowest,
+        ),
+        Claim(
+            where,
+            "The order of the estimators, without ARSM and RELAX.",
+            "Each pair that is more than 0.1 apart in the paper is in the same order here, and the "
+            "95 % interval of its difference excludes 0.",
+            (name,),
+            partial(vae.same_order, dims=dims),
+        ),
+        Claim(
+            where,
+            "ARSM and RELAX have the highest variances.",
+            "The 95 % intervals of their log-variance minus that of REINFORCE without a baseline, the "
+            "next in the paper, are above 0. (The paper's code for both is incorrect.)",
+            (f"{name}-all",),
+            vae.highest,
+        ),
+    )
+
+
+def figure3(where: str, table: str) -> tuple[Claim, ...]:
+    """Return the claims of Figure 3 on runs from one kind of start."""
+    outperformed = {
+        "rloo": "RLOO (REINFORCE with replacement)",
+        "sum_and_sample_shared_sampled_baseline": "stochastic sum-and-sample",
+        "reinforce_rollout": "REINFORCE with a greedy rollout",
+    }
+    better = (
+        Claim(
+            where,
+            f"The unordered set estimator outperforms {label}.",
+            GAP + POSITIVE,
+            (table,),
+            partial(training.shorter_tours, other=name),
+        )
+        for name, label in outperformed.items()
+    )
+    par = Claim(
+        where,
+        "It is on par with RISK, which is biased.",
+        GAP + RUNS.format("within 10 %"),
+        (table,),
+        partial(training.tours_on_par, other="risk"),
+    )
+    return (*better, par)
+
+
+PAPER = (
+    Claim(
+        "Theorems 1 and 2",
+        "The unordered set estimator is unbiased, with and without its built-in baseline.",
+        "The bias of the gradient on five outcomes, summed over all samples, is below 1e-12 for every "
+        "rule that is said to be unbiased.",
+        ("rules",),
+        exact.unbiased,
+    ),
+    Claim(
+        "Theorems 1 and 4",
+        "Its variance is not above that of sum-and-sample and of a single sample.",
+        "The ratio of the exact variances on five outcomes is at most 1 for every k from 2 on.",
+        ("rules",),
+        partial(
+            exact.never_above,
+            ours="unordered_set_no_baseline",
+            others=("single_sample", "sum_and_sample"),
+        ),
+    ),
+    Claim(
+        "Figure 1",
+        "It is the only estimator with the lowest, or a comparable, variance in both regimes.",
+        "Its largest ratio to the lowest exact variance, over both η and 2 to 7 evaluations, is the "
+        "smallest of all estimators.",
+        ("variances",),
+        exact.smallest_ratio,
+    ),
+    Claim(
+        "Section 5.1",
+        "With k = 3, its trajectory cannot be told from that of the exact gradient.",
+        "At every step, the loss of the exact trajectory is between the 10th and the 90th percentile "
+        "of the runs.",
+        ("trajectory",),
+        exact.follows_exact,
+    ),
+    *table1(2),
+    Claim(
+        f"Table 1, {DOMAINS[2]}",
+        "Sum-and-sample without a baseline has the same variance.",
+        "The 95 % interval of the difference in log-variance is within 0.1.",
+        ("variance-2",),
+        partial(vae.tied, other="sum_and_sample"),
+    ),
+    *table1(20),
+    *(
+        Claim(
+            where,
+            "The unordered set estimator trains on par with RLOO.",
+            "−ELBO of the training images at the end. " + RUNS.format("within 1 nat"),
+            (table,),
+            partial(vae.trains_on_par, dims=dims, other="rloo"),
+        )
+        for where, dims, table in (
+            (f"Figure 2, {DOMAINS[2]}", 2, "curves-2"),
+            (f"Figure 2, {DOMAINS[20]}", 20, "curves-20"),
+            (f"Figure 2, {DOMAINS[20]}, 200 epochs", 20, "curves-20-long"),
+        )
+    ),
+    Claim(
+        "Figure 2, both domains",
+        "It outperforms the other estimators in at least one of the domains.",
+        "−ELBO of the training images at the last common epoch, in the better domain of each. "
+        + ALL_POSITIVE,
+        ("curves-2", "curves-20"),
+        vae.outperforms_in_one,
+    ),
+    *figure3("Figure 3", "tsp"),
+    Claim(
+        "Figure 3",
+        "It needs fewer instances than single-sample estimators.",
+        "Gap at equal numbers of instances. " + ALL_POSITIVE,
+        ("tsp",),
+        training.fewer_instances,
+    ),
+)
+
+BEYOND = (
+    Claim(
+        "Theory",
+        "With its baseline, its variance is not above that of RLOO with the same k.",
+        "The ratio of the exact variances on five outcomes is at most 1 for every k from 2 on.",
+        ("rules",),
+        partial(exact.never_above, ours="unordered_set", others=("rloo",)),
+    ),
+    Claim(
+        "Figure 1",
+        "The enumerated variances are those of sampled gradients.",
+        "The largest deviation at η = 0 is below the 95 % limit for the largest of so many.",
+        ("monte-carlo",),
+        exact.sampled_as_enumerated,
+    ),
+    *figure3("Tours, from a confident policy", "tsp-confident"),
+    Claim(
+        "Tours, gradient variance",
+        "Where the policy is confident, its variance is below that of RLOO.",
+        "The 95 % interval of the ratio of variances is below 1 on the most confident policy.",
+        ("tsp-variance", "tsp-policies"),
+        training.less_variance,
+    ),
+    *(
+        Claim(
+            where,
+            "It reaches the target in fewer steps than RLOO.",
+            "Steps until the target; a run that misses it counts as its length. " + POSITIVE,
+            (table,),
+            training.fewer_steps,
+        )
+        for where, table in (
+            ("Language model, sorting", "lm"),
+            ("Language model, sparse reward", "lm-sparse"),
+        )
+    ),
+    *(
+        Claim(
+            where,
+            "Training for the best of four is better from distinct samples.",
+            "Best of four in the last third of training. " + POSITIVE,
+            (table,),
+            partial(training.better_best, metric=metric, lower=lower),
+        )
+        for where, table, metric, lower in (
+            ("Best of four, tours", "best-of-tsp", "best_of_gap", True),
+            ("Best of four, sorting", "best-of-lm", "best_of_solved", False),
+        )
+    ),
+    Claim(
+        "Routing with rl4co",
+        "It outperforms POMO with as many solutions.",
+        "Greedy cost in the last third of training. " + ALL_POSITIVE,
+        ("rl4co",),
+        partial(training.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
+    ),
+)
+
+CLAIMS = (*PAPER, *BEYOND)

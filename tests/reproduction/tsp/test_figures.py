@@ -86,7 +86,7 @@ def test_a_mean_ends_where_the_first_of_its_runs_ends() -> None:
     ).axes
     longer, _, mean = ax.lines
     assert list(longer.get_xdata()) == [100, 200]
-    assert list(mean.get_xdata()), list(mean.get_ydata()) == ([100], [7.0])
+    assert (list(mean.get_xdata()), list(mean.get_ydata())) == ([100], [7.0])
 
 
 def test_smoothing_is_in_the_legend() -> None:

@@ -66,6 +66,11 @@ def _evaluate(claim: Claim, tables: Tables) -> Finding:
     missing = [tables.paths[name] for name in claim.tables if not tables.paths[name].exists()]
     if missing:
         return Finding(claim, f"no {'/'.join(missing[0].parts[-2:])}", "not measured")
-    number, decision = claim.measure(*(pd.read_csv(tables.paths[name]) for name in claim.tables))
+    try:
+        number, decision = claim.measure(
+            *(pd.read_csv(tables.paths[name]) for name in claim.tables)
+        )
+    except KeyError as error:  # the table of a step that was interrupted lacks an estimator
+        return Finding(claim, f"the table has no {error.args[0]}", "not measured")
     hidden = tables.short and decision == "undecided"
     return Finding(claim, number, short if hidden else decision)

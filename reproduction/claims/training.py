@@ -36,7 +36,7 @@ def log_gaps(gaps: pd.DataFrame, axis: str = "steps") -> pd.DataFrame:
 def named(values: pd.DataFrame, family: str) -> str:
     """Return the name of the estimator of a family, whose baseline the name may tell as well."""
     names: list[str] = values["estimator"].tolist()
-    return next(name for name in names if name.startswith(family))
+    return next((name for name in names if name.startswith(family)), family)
 
 
 def shorter_tours(gaps: pd.DataFrame, other: str) -> tuple[str, Decision]:

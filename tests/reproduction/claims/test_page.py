@@ -52,6 +52,16 @@ def test_a_table_that_a_failed_step_did_not_write_is_named(tmp_path: Path) -> No
     assert "none.csv" in finding.number
 
 
+def test_an_estimator_that_a_table_lacks_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "tsp.csv"
+    row = {"estimator": "rloo", "seed": 0, "steps": 8, "instances": 8, "gap": 1.0}
+    pd.DataFrame([row]).to_csv(path, index=False)
+    listed = [claim for claim in CLAIMS if claim.tables == ("tsp",)]
+    findings = evaluate(listed, Tables({"tsp": path}))
+    assert {finding.verdict for finding in findings} == {"not measured"}
+    assert findings[0].number == "the table has no unordered_set"
+
+
 def test_the_terminal_shows_criterion_number_and_verdict(table: Path) -> None:
     text = StringIO()
     findings = evaluate([claim("agrees"), claim("agrees", "longer")], Tables({"t": table}, True))

@@ -16,6 +16,12 @@ BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/so
 # The oldest TRL that has what the trainer calls, one in between, the one of constraints.txt, and the newest.
 TRL_MATRIX = trl==0.29.1 trl==1.8.0 $(shell grep '^trl==' constraints.txt) trl
 TRL_ENVS := $(VENV)-trl
+# The lower bound of pyproject.toml, as the version itself.
+OLDEST_TORCH = $(subst >=,==,$(shell grep -o 'torch>=[0-9.]*' pyproject.toml))
+TORCH_ENVS := $(VENV)-torch
+# The tests that need no package but torch and those of the extra "dev".
+LIBRARY_TESTS = $(addprefix tests/,math samplers rules estimators diagnostics test_contract.py test_types.py \
+	test_robustness.py test_synchronisation.py test_checks.py) swor --ignore=swor/integrations
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -qq -c constraints.txt
 
 # One thread per process: several OpenMP threads beside another process slow both down.
@@ -25,11 +31,11 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow test-rl4co bench-rl4co test-vllm test-trl-matrix lint format bench bench-page soak docs dist \
-	reproduce figures clean
+.PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-trl-matrix \
+	lint format bench bench-page soak docs dist reproduce figures clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 
@@ -50,9 +56,23 @@ test: lint ## lint, then run every test that is not marked slow, and the doctest
 test-slow: setup ## run the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
+test-oldest-torch: TORCH = $(OLDEST_TORCH)
+test-newest-torch: TORCH = torch
+test-oldest-torch: ## test the library with the oldest torch that pyproject.toml allows
+test-newest-torch: ## test the library with the newest torch
+test-oldest-torch test-newest-torch:
+	@set -eu; env="$(TORCH_ENVS)/$(TORCH)"; python="$$env/bin/python"; mkdir -p $(TORCH_ENVS); \
+	grep -v '^torch==' constraints.txt > "$$env.txt"; \
+	test -x "$$python" || $(PYTHON) -m venv "$$env"; \
+	"$$python" -m pip install --disable-pip-version-check -qq --upgrade -c "$$env.txt" -e ".[dev]" "$(TORCH)"; \
+	"$$python" -c "import torch; print('== torch', torch.__version__)"; \
+	"$$python" -m pytest -n $(WORKERS) -m "not slow" $(LIBRARY_TESTS) $(PYTEST_ARGS)
+
+# A build of torch for CUDA needs its libraries, so torch comes with what it depends on, and the rest without.
 .venv-%/.setup-done: pyproject.toml constraints-%.txt
 	@test -e $@ || { echo "Setting up $(@D)"; $(PYTHON) -m venv --clear $(@D); }
 	@rm -f $@
+	$(@D)/bin/python -m pip install --disable-pip-version-check -qq -c constraints-$*.txt torch
 	$(@D)/bin/python -m pip install --disable-pip-version-check -qq --no-deps \
 		-r constraints-$*.txt -e .
 	@touch $@
@@ -106,6 +126,11 @@ docs: $(DOCS_DONE) ## build the documentation into site/
 dist: setup ## build wheel and sdist, and try the wheel alone in an empty environment
 	rm -rf dist
 	PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(BIN)/python -m build
+	@files=$$($(BIN)/python -m zipfile -l dist/*.whl | awk 'NR > 1 { print $$1 }'); \
+	echo "The wheel holds" $$(echo "$$files" | cut -d / -f 1 | sort -u); \
+	if echo "$$files" | grep -Ev '^swor/|^swor-[^/]*[.]dist-info/(METADATA|RECORD|WHEEL|licenses/LICENSE)$$'; then \
+		echo "Expected the package swor alone, without a console script."; exit 1; \
+	fi
 	@set -eu; empty=$$(mktemp -d); trap 'rm -rf "$$empty"' EXIT; \
 	$(BIN)/python -m venv "$$empty/venv"; \
 	"$$empty/venv/bin/python" -m pip install --disable-pip-version-check -qq \
@@ -121,5 +146,5 @@ figures: setup ## redraw every committed picture from the committed tables
 	$(BIN)/python -m reproduction figures
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) $(TORCH_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.func import debug_unwrap
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
 
@@ -40,7 +40,12 @@ def may_inspect(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling():
         return False
-    return all(t.device.type == "cpu" and not is_functorch_wrapped_tensor(t) for t in tensors)
+    return all(t.device.type == "cpu" and not _is_transformed(t) for t in tensors)
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    """Whether a tensor belongs to a transform of ``torch.func``, so that there is something to unwrap."""
+    return debug_unwrap(tensor, recurse=False) is not tensor
 
 
 def may_validate(*tensors: Tensor) -> bool:

@@ -157,7 +157,7 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
         with without_autocast(v):
             two = ((v / one) @ v.mT).movedim((-2, -1), (0, 1))
     log_scale = f.log_p_over_u.movedim(-1, 0)
-    scale = torch.exp(log_scale - inner.log_total).masked_fill_(inner.impossible, 0.0)
+    scale = torch.exp(log_scale - inner.log_total()).masked_fill_(inner.impossible, 0.0)
     return LeftOut(one.squeeze(-1).movedim(-1, 0), two, log_scale, scale)
 
 

@@ -26,15 +26,10 @@ class Interior(NamedTuple):
     log_rest: Tensor  # (*batch,), −inf if no mass is left outside
     p: Tensor  # (k, *batch), as given, normalised together with rest; NaN if there is no mass at all
     rest: Tensor  # (*batch,)
+    covered: Tensor  # (*batch,), where no mass is left outside
 
-    @property
-    def covered(self) -> Tensor:
-        """Where no mass is left outside, (*batch,)."""
-        return self.log_rest.isneginf()
-
-    @property
     def log_total(self) -> Tensor:
-        """The log of the total mass, without normalisation, (*batch,)."""
+        """Return the log of the total mass, without normalisation, (*batch,)."""
         log_p = self.log_p.masked_fill(self.impossible, -torch.inf)
         return torch.cat([log_p, self.log_rest.unsqueeze(0)]).logsumexp(0)
 
@@ -67,4 +62,5 @@ def interior(log_p: Tensor, log_rest: Tensor) -> Interior:
     log_p = log_masses[:-1]
     impossible = log_p.isneginf()
     log_p = torch.where(impossible, largest.clamp(min=LOG_NOTHING) + OVERWHELMING, log_p)
-    return Interior(log_p, impossible, log_masses[-1], masses[:-1], masses[-1])
+    log_rest, covered = log_masses[-1], log_masses[-1].isneginf()
+    return Interior(log_p, impossible, log_rest, masses[:-1], masses[-1], covered)

@@ -18,9 +18,11 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def without_autocast(like: Tensor) -> AbstractContextManager[object]:
     """A context in which an autocast around the library does not lower the precision of products."""
-    if not torch.amp.is_autocast_available(like.device.type):
-        return nullcontext()
-    return torch.autocast(like.device.type, enabled=False)
+    device = like.device.type
+    # Older compilers cannot ask. They compile for no device that has no autocast.
+    if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def expm1(x: Tensor) -> Tensor:

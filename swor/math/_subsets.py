@@ -22,81 +22,22 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import lru_cache
-from itertools import combinations
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from swor.math import _subset_tables
 from swor.math._interface import Interior, LeftOut
-
-
-class Level(NamedTuple):
-    """Index tables for the pairs (A, i) of the subsets of one size and their elements.
-
-    Subsets are in the reverse order of ``itertools.combinations``, in which the s-th subset of size k − 1
-    is the one without s. Pairs are ordered by the place of i in A, and then by A.
-    """
-
-    shape: tuple[int, int]  # size, number of subsets
-    smaller: Tensor  # (pairs,): position of A \\ i among the subsets one smaller
-    # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last element but i
-    before: Tensor
-    step: Tensor  # (pairs,): position of (i, x) in a flat k × k table
-
-
-def levels(k: int, device: torch.device) -> tuple[Level, ...]:
-    """The tables of the subsets of k elements of size 1, 2, …, k."""
-    made: list[Level] = []
-    place: dict[tuple[int, ...], int] = {(): 0}
-    place_of_pair: dict[tuple[tuple[int, ...], int], int] = {}
-    for size in range(1, k + 1):
-        sets = list(combinations(range(k), size))[::-1]
-        pairs = [(a, a[j]) for j in range(size) for a in sets]
-        last = [([i] + [x for x in a if x != i])[-1] for a, i in pairs]
-        smaller = [place[_without(a, i)] for a, i in pairs]
-        before = [
-            place_of_pair.get((_without(a, x), i), 0) for (a, i), x in zip(pairs, last, strict=True)
-        ]
-        step = [i * k + x for (_, i), x in zip(pairs, last, strict=True)]
-        lists = (smaller, before, step)
-        made.append(Level((size, len(sets)), *(torch.tensor(x, device=device) for x in lists)))
-        place = {a: n for n, a in enumerate(sets)}
-        place_of_pair = {pair: n for n, pair in enumerate(pairs)}
-    return tuple(made)
-
-
-def _without(a: tuple[int, ...], x: int) -> tuple[int, ...]:
-    return tuple(y for y in a if y != x)
-
-
-def pairs_left_out(k: int, device: torch.device) -> Tensor:
-    """For every pair (i, j) of a flat k × k table, the position of the subset without i and j."""
-    sets = list(combinations(range(k), 2))
-    place = {pair: n for n, pair in enumerate(sets)}
-    found = [place.get((min(i, j), max(i, j)), 0) for i in range(k) for j in range(k)]
-    return torch.tensor(found, device=device)
-
-
-@lru_cache(maxsize=64)
-def _cached(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    with torch.inference_mode(False):  # an inference tensor here would break later gradients
-        return levels(k, device), pairs_left_out(k, device)
-
-
-def _constant(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    return _cached(k, device)
-
-
-# The same as torch.compiler.assume_constant_result, without loading the compiler: it takes the tables as
-# they are, where tracing the loops that make them would take a minute.
-setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
+from swor.math._subset_tables import Level
 
 
 def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    """Both tables, cached; compiled code has them as constants."""
-    return _constant(operator.index(k), device)
+    """Return both tables; compiled code has them as constants."""
+    if torch.compiler.is_compiling():
+        from swor.math import _compiled_tables
+
+        return _compiled_tables.tables(operator.index(k), device)
+    return _subset_tables.tables(k, device)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> tuple[list[Tensor], Tensor]:

@@ -93,7 +93,7 @@ class BestOf:
         sign = 1.0 if self.largest else -1.0
         log_q, log_rest = self.sample.log_p, self.sample.log_rest
         found = best_of_weights(log_q, log_rest, sign * f, self.m, log_p=log_p, gradient=gradient)
-        return found._replace(coefficient=sign * found.coefficient)
+        return BestOfWeights(found.weight, sign * found.coefficient)
 
 
 def first_order_loss(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from swor.math._best_of.interface import Draws
-from swor.math._subsets import Level, recursion, tables
+from swor.math._subset_tables import Level
+from swor.math._subsets import recursion, tables
 
 
 def sums(draws: Draws, f: Tensor, m: int, *, gradient: bool) -> tuple[Tensor, Tensor]:

@@ -24,8 +24,6 @@ from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, read_json
 from reproduction.reproduce.steps import RESUMABLE, Step
 
-LOCAL_DASK: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -55,8 +53,9 @@ def workers(backend: str, jobs: int, address: str | None) -> Iterator[None]:
             elif backend == "dask":
                 from distributed import Client
 
-                local = LOCAL_DASK | {"n_workers": jobs} if address is None else {}
-                stack.enter_context(Client(address, **local))
+                local: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
+                client = Client(address) if address else Client(n_workers=jobs, **local)
+                stack.enter_context(client)
         except ModuleNotFoundError as error:
             raise UserError(
                 f"the backend {backend!r} needs the package {error.name!r}, which is not "
@@ -112,8 +111,7 @@ def perform(step: Step, folder: Path) -> Outcome:
         folder: folder of the reproduction, which all machines of a cluster must share.
     """
     before = outcome(folder, step.name) or Outcome(step.name)
-    began = Outcome(step.name, before.seconds, platform.node(), RUNNING)
-    write(folder, began)
+    write(folder, Outcome(step.name, before.seconds, platform.node(), RUNNING))
     out = folder / step.name
     if out.exists() and not any((out / name).exists() for name in RESUMABLE):
         shutil.rmtree(out)  # left behind by an attempt that failed

@@ -10,7 +10,6 @@ from reproduction.harness.errors import UserError
 from reproduction.harness.images import Name
 
 Backend = Literal["local", "ray", "dask"]
-Curves = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Sizes:
     repeats: int  # sampled gradients per variance in the Monte Carlo check of Figure 1
     data: tuple[Name, ...]  # data sets of the VAE
     dims: tuple[int, ...]  # numbers of latent variables of the VAE
-    curves: Curves  # estimators that train a VAE, each with its k
+    curves: tuple[tuple[str, int], ...]  # estimators that train a VAE, each with its k
     epochs: int  # of the VAE
     batch_size: int  # of the VAE
     keep_every: int  # epochs between the models on which the gradient variance is measured

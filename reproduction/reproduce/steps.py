@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from reproduction.bernoulli.command import bernoulli
 from reproduction.bernoulli.settings import BernoulliSettings
@@ -30,8 +31,7 @@ from reproduction.vae.settings import METHODS, VAEFigures, VAESettings, VAEVaria
 from reproduction.vae.task import check_applies
 from reproduction.vae.variance import TABLE
 
-CHECKPOINT = "checkpoint.pt"
-RESUMABLE = (CHECKPOINT, TABLE)
+RESUMABLE = ("checkpoint.pt", TABLE)
 """Files from which an interrupted step continues. A folder without any of them starts again."""
 
 # Rough durations in seconds, on one core of a common machine.
@@ -67,6 +67,11 @@ def all_steps(sizes: Sizes, data_dir: Path | None = None) -> list[Step]:
         *vae_steps(sizes, data_dir),
         *tsp_steps(sizes),
     ]
+
+
+def folder_option(out: Path) -> dict[str, Any]:
+    """Return the option that continues in a folder, if it has something to continue, or begins there."""
+    return {"resume" if any((out / name).exists() for name in RESUMABLE) else "out": out}
 
 
 def measure_rules(out: Path) -> None:
@@ -122,8 +127,7 @@ def vae_name(run: VAESettings) -> str:
 
 def train_vae(settings: VAESettings, out: Path) -> None:
     """Train the VAE, from the checkpoint if there is one."""
-    resumable = (out / CHECKPOINT).exists()
-    vae(replace(settings, resume=out) if resumable else replace(settings, out=out))
+    vae(replace(settings, **folder_option(out)))
 
 
 def measure_variance(
@@ -139,8 +143,7 @@ def measure_variance(
         epochs=tuple(range(sizes.keep_every, sizes.epochs + 1, sizes.keep_every)),
         data_dir=data_dir,
     )
-    resumable = (out / TABLE).exists()
-    vae_variance(replace(settings, resume=out) if resumable else replace(settings, out=out))
+    vae_variance(replace(settings, **folder_option(out)))
 
 
 def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:
@@ -207,8 +210,7 @@ def solve_instances(size: int, nodes: int, out: Path) -> None:
 
 def train_tsp(settings: TSPSettings, out: Path) -> None:
     """Train the travelling salesman, from the checkpoint if there is one."""
-    resumable = (out / CHECKPOINT).exists()
-    tsp(replace(settings, resume=out) if resumable else replace(settings, out=out))
+    tsp(replace(settings, **folder_option(out)))
 
 
 def draw_tsp(runs: tuple[str, ...], out: Path) -> None:

@@ -78,32 +78,17 @@ def chart(
         yaxis_exponentformat="power",
     )
     choices = [
-        _button(
-            name,
-            "update",
-            {"visible": [other == name for other, _ in traces]},
-            {"xaxis.title.text": x or name},
-        )
+        {"label": name, "method": "update"}
+        | {"args": [{"visible": [n == name for n, _ in traces]}, {"xaxis.title.text": x or name}]}
         for name in views
     ]
-    scales = [_button(kind, "relayout", {"yaxis.type": kind}) for kind in ("log", "linear")]
-    menus = [
-        {"type": "buttons", "direction": "right", "x": place, "xanchor": anchor, "y": 1.14}
-        | {"buttons": buttons}
-        for place, anchor, buttons in (
-            (0.0, "left", choices),
-            (1.0, "right", scales if log else []),
-        )
-        if len(buttons) > 1
+    scales = [
+        {"label": kind, "method": "relayout", "args": [{"yaxis.type": kind}]}
+        for kind in ("log", "linear")
     ]
+    row = {"type": "buttons", "direction": "right", "y": 1.14}
+    menus = [row | {"x": 0.0, "xanchor": "left", "buttons": choices}] if len(views) > 1 else []
+    menus += [row | {"x": 1.0, "xanchor": "right", "buttons": scales}] if log else []
     figure.update_layout(updatemenus=menus)
-    html: str = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        config={"displayModeBar": False, "responsive": True},
-    )
-    return html
-
-
-def _button(label: str, method: str, *arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"label": label, "method": method, "args": list(arguments)}
+    config = {"displayModeBar": False, "responsive": True}
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=config))

@@ -1,4 +1,4 @@
-"""The page of the report: the claims, a section for each result, the deviations, and the steps."""
+"""The page of the report: the claims, a section for each result, and the steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from html import escape
 from itertools import product
 from pathlib import Path
 
@@ -27,20 +26,6 @@ from reproduction.reproduce.report.sections import (
 )
 from reproduction.reproduce.settings import Sizes
 from reproduction.reproduce.steps import Step
-
-DEVIATIONS = (
-    "Figure 1 is exact. The paper estimates each variance from 1000 sampled gradients; at η = −4 such "
-    "estimates rest on rare events, and are wrong by up to a factor of 13.",
-    "Leave-one-out ratios are exact up to rounding. The paper's quadrature is wrong by 2 to 7 % for one or "
-    "two samples, and by many orders of magnitude if the sample has nearly all of the probability.",
-    "Table 1 is measured on one fixed minibatch, as the paper describes. The paper's code draws a new one "
-    "for every repetition, which adds the variance of the data to every value.",
-    "ARSM and RELAX are unbiased here. In the paper's code, the gradient of ARSM is 20 times too large, "
-    "which adds 6 to the log-variance, and RELAX is biased, with an untrained control variate.",
-    "REINFORCE and RELAX have k = 1 in Table 1, as in the paper's code, and ARSM uses 46 evaluations.",
-    "The restricted unordered set estimator uses probabilities that are renormalised without the summed "
-    "outcomes. Only with these do the paper's equations agree with one another.",
-)
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -73,9 +58,12 @@ def write_report(
     """
     contents = [verdicts(findings, sizes)]
     for step, make in sections(sizes):
+        lost = section(
+            step, f"The step {step} has not succeeded. Its output is in logs/{step}.txt."
+        )
         done = is_done(folder.path, step)
-        contents.append(make(folder.path / step) if done else missing(step))
-    contents += [deviations(), provenance(folder.path, steps)]
+        contents.append(make(folder.path / step) if done else lost)
+    contents.append(provenance(folder.path, steps))
     return folder.write_text("report.html", page("".join(contents)))
 
 
@@ -96,7 +84,8 @@ def verdicts(findings: Sequence[Finding], sizes: Sizes) -> str:
         shown = shown.replace(f"<td>{verdict}</td>", f"<td class='{verdict}'>{verdict}</td>")
     text = (
         "This page reproduces the paper by Kool, van Hoof and Welling (2020) with swor. "
-        f"{kind} {summary(findings)} {CONVENTION}"
+        f"{kind} {summary(findings)} {CONVENTION} The documentation explains each deviation from the "
+        "paper on its page about reproducing it."
     )
     return section("Claims and verdicts", text, shown)
 
@@ -120,17 +109,6 @@ def sections(sizes: Sizes) -> Iterator[tuple[str, Callable[[Path], str]]]:
         yield f"curves-{data}-{dims}", partial(figure2, dims=dims)
     yield f"tsp{sizes.nodes}-figures", figure3
     yield "rules", rules
-
-
-def missing(step: str) -> str:
-    """Return the section that replaces the one of a step that has not succeeded."""
-    return section(step, f"The step {step} has not succeeded. Its output is in logs/{step}.txt.")
-
-
-def deviations() -> str:
-    """Return the section on the differences from the paper, and their reasons."""
-    items = "".join(f"<li>{escape(item)}</li>" for item in DEVIATIONS)
-    return section("Deviations from the paper", "", f"<ul>{items}</ul>")
 
 
 def provenance(folder: Path, steps: Sequence[Step]) -> str:

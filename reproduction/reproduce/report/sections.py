@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -118,10 +117,9 @@ def figure2(folder: Path, dims: int) -> str:
         for split, title in (("train", "training images"), ("valid", "validation images"))
     }
     lowest = rows.groupby(["estimator", "k", "split"])["smoothed"].min().unstack().reset_index()
-    curves: Sequence[tuple[str, int]] = list(zip(lowest["estimator"], lowest["k"], strict=True))
-    published = {"paper, train": 0, "paper, valid": 1}
-    for column, place in published.items():
-        lowest[column] = [NEGATIVE_ELBO[c][place] if c in NEGATIVE_ELBO else None for c in curves]
+    curves = zip(lowest["estimator"], lowest["k"], strict=True)
+    paper = [NEGATIVE_ELBO.get(curve, (None, None)) for curve in curves]
+    lowest[["paper, train", "paper, valid"]] = paper
     return section(
         f"Figure 2: training the VAE, 10^{dims} outcomes",
         "The −ELBO in nats during training, smoothed over five points; lower is better. The table has "

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from swor._checks import check_normalized, check_possible, may_inspect
 from swor.math._logspace import log_remaining, working_dtype
-from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes, uniform_like
+from swor.samplers._inversion import draw, invert_one
+from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes
 from swor.samplers._tables import DistinctValues, block_masses, block_members, log_mass_outside
 from swor.types import Sample, Scheme
 
@@ -41,11 +42,7 @@ def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) ->
     """Draw indices that may repeat, (*batch, k)."""
     p = log_probs.to(working_dtype(log_probs.dtype)).exp()
     check_normalized(p.sum(-1), log_probs.dtype)
-    rows = p.reshape(-1, p.shape[-1])
-    if rows.shape[0] == 0:
-        return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
-    drawn = torch.multinomial(rows, k, replacement=True, generator=generator)
-    return drawn.reshape(*p.shape[:-1], k)
+    return draw(p, k, generator)
 
 
 @torch.no_grad()
@@ -101,7 +98,7 @@ def _from_stream(
         return log_mass_outside(log_probs[rows], value[rows])
 
     draws = k + 3 + 16 * k * k // n  # enough for most: about k² / n of them repeat
-    stream = torch.multinomial(p.reshape(-1, n), draws, replacement=True, generator=generator)
+    stream = draw(p.reshape(-1, n), draws, generator)
     value = distinct_values(stream, k, code=lambda x: x, longer=[race])
     log_p = log_probs.gather(-1, value)
     log_rest, kappa = log_rest_and_kappa(log_p, total.reshape(-1, 1), log_outside, generator)
@@ -239,10 +236,7 @@ def draw_index(log_mass: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw an index with probabilities that need not be normalised: from (*batch, n) to (*batch, 1)."""
     most = log_mass.amax(-1, keepdim=True)
     most = most.masked_fill(most == -torch.inf, 0.0)  # where nothing is left
-    cumulative = torch.exp(log_mass - most).cumsum(-1)
-    total = cumulative[..., -1:]
-    index = (cumulative <= uniform_like(total, generator) * total).sum(-1, keepdim=True)
-    return index.clamp(max=log_mass.shape[-1] - 1)
+    return invert_one(torch.exp(log_mass - most), generator)
 
 
 def _is_at(index: Tensor, like: Tensor) -> Tensor:

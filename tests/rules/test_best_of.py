@@ -512,3 +512,12 @@ def test_values_that_do_not_go_with_the_sample_are_refused():
         swor.best_of(sample, 2).loss(f, log_p=sample.log_p[:2])
     with pytest.raises(ValueError, match="log_p contains NaN"):
         swor.best_of(sample, 2).loss(f, log_p=sample.log_p * torch.nan)
+
+
+def test_the_exact_best_of_a_million_draws():
+    """Probabilities in float32 sum to 1 up to rounding, which a power of a million would show."""
+    logits = torch.linspace(-2.0, 2.0, 5, requires_grad=True)
+    best = swor.exact_best_of(lambda x: x.float(), Categorical(logits=logits), 10**6)
+    assert best.dtype == torch.float32 and best.item() == pytest.approx(4.0, rel=1e-6)
+    best.backward()
+    assert logits.grad.abs().max() < 1e-3

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from swor._checks import check_normalized, check_possible, may_inspect
+from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, may_inspect
 from swor.math._logspace import log_remaining, working_dtype
 from swor.samplers._inversion import draw, invert_one
 from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes
@@ -53,6 +53,7 @@ def distinct(
     *,
     dtype: torch.dtype | None = None,
     factors: int = 1,
+    allow_fewer: bool = False,
 ) -> DistinctValues:
     """Draw k distinct indices, (*batch, k), by the fastest of three methods with the same distribution.
 
@@ -66,21 +67,33 @@ def distinct(
         generator: the source of randomness.
         dtype: the dtype in which the probabilities were normalised, if it is another one.
         factors: the number of variables of whose product these are the outcomes.
+        allow_fewer: whether places may be left over, as in :func:`swor.gumbel_top_k`.
     """
     full = log_probs.to(working_dtype(log_probs.dtype))
     n, dtype = full.shape[-1], dtype or log_probs.dtype
+    if allow_fewer:  # a stream would not end
+        return _without_stream(full, min(k, n), generator, dtype, factors).padded(k)
+    check_k(k, n, DRAW_WHOLE)
     if may_inspect(full) and SPARSE * k <= n and 0 < full.numel() <= LARGEST_TABLE:
         p = full.exp()
         total = p.sum(-1, keepdim=True)
         check_normalized(total, dtype, steps=factors)
         found = _from_stream(full, p, total, k, generator)
-    elif torch.compiler.is_compiling() and k <= FEW_SAMPLES:
-        return draw_one_by_one(full, k, generator)
     else:
-        top = top_k_outcomes(full, k, generator)
-        found = DistinctValues(top.indices, top.log_p, top.log_rest, top.kappa)
-        check_normalized(found.total(), dtype, steps=factors)
-    check_possible(found.log_p)
+        found = _without_stream(full, k, generator, dtype, factors)
+    check_possible(found.log_p, cure=DRAW_WHOLE)
+    return found
+
+
+def _without_stream(
+    full: Tensor, k: int, generator: torch.Generator | None, dtype: torch.dtype, factors: int
+) -> DistinctValues:
+    """Draw k indices; impossible ones come last, with the log-probability −inf."""
+    if torch.compiler.is_compiling() and k <= FEW_SAMPLES:
+        return draw_one_by_one(full, k, generator)
+    top = top_k_outcomes(full, k, generator)
+    found = DistinctValues(top.indices, top.log_p, top.log_rest, top.kappa)
+    check_normalized(found.total(), dtype, steps=factors)
     return found
 
 
@@ -134,7 +147,7 @@ def distinct_values(
         raise ValueError(
             f"k is {k}, but an element of the batch has fewer than {k} outcomes of positive "
             "probability; expected k to be at most their number. Lower k, mask fewer outcomes, or "
-            "sample with replacement."
+            f"sample with replacement{DRAW_WHOLE}."
         )
     return value
 
@@ -264,7 +277,7 @@ def to_sample(found: DistinctValues, log_p: Tensor) -> Sample:
     """Return distinct values as a sample without replacement.
 
     Args:
-        found: the values.
+        found: the values, on the device of ``log_p`` or on the CPU.
         log_p: their log-probabilities with gradient, (*batch, k), which define the dtype and the device.
     """
     return Sample(

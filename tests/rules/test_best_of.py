@@ -114,7 +114,7 @@ def test_the_exact_value_is_the_definition():
     for m, largest in product((1, 2, 5, 40), (True, False)):
         ours = swor.exact_best_of(lambda x: f[x], dist, m, largest=largest)
         target = problem.exact(m, largest=largest)
-        assert (ours - target).abs() <= 1e-14
+        assert (ours - target).abs() <= 1e-15 * max(m, 10)  # powers multiply the rounding
         assert (problem.gradient(ours) - problem.gradient(target)).abs().max() <= 1e-13
     with pytest.raises(ValueError, match="m is 0; expected at least 1"):
         swor.exact_best_of(lambda x: f[x], dist, 0)

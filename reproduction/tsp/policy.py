@@ -70,14 +70,7 @@ class TourPolicy:
         return PartialTours(first, symbols, closed)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return log-probabilities of whole tours with gradient, all steps at once.
-
-        Args:
-            value: tours, (batch, k, nodes).
-
-        Returns:
-            (batch, k)
-        """
+        """Return log-probabilities of tours (batch, k, nodes), all steps at once, with gradient."""
         batch, k, n = value.shape
         expected = (self.first.shape[0], k, self.length)
         if value.shape != expected:
@@ -96,16 +89,7 @@ class TourPolicy:
         return chosen.view(batch, k, n - 1).sum(-1)
 
     def log_probs(self, first: Tensor, last: Tensor, closed: Tensor) -> Tensor:
-        """Return log-probabilities of the next node of partial tours.
-
-        Args:
-            first: the first node of each, (batch, tours).
-            last: the last node of each, (batch, tours).
-            closed: (batch, tours, nodes), −inf for visited nodes, 0 for the others.
-
-        Returns:
-            (batch, tours, nodes)
-        """
+        """Return log-probabilities of the next node, (batch, tours, nodes), as in :class:`PartialTours`."""
         scores = take_rows(self.first, first) + take_rows(self.last, last)
         by_head = scores.unflatten(-1, (-1, self.length)) + closed.unsqueeze(-2)
         attention = by_head.softmax(-1).flatten(-2)

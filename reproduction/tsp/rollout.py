@@ -28,11 +28,10 @@ class RolloutBaseline:
 
     Args:
         model: the model that is trained.
-        nodes: number of nodes of an instance.
+        nodes: of an instance of the test.
         size: number of instances of the test.
         seed: seed of the instances.
-        trained: the model has learned something already, so that its tours are the baseline from the
-            beginning.
+        trained: the model has learned something, so that there is no such first epoch.
     """
 
     def __init__(

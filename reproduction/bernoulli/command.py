@@ -53,9 +53,9 @@ def bernoulli(settings: BernoulliSettings) -> Path:
         checks = [monte_carlo(point, settings.repeats, generator) for point in points]
         folder.write_csv("monte_carlo.csv", [check._asdict() for check in checks])
     path = trajectories(settings.runs, settings.steps, settings.seed)
-    folder.write_csv("trajectory.csv", [point._asdict() for point in path])
+    folder.write_csv("trajectory.csv", path.to_dict("records"))
     for suffix in (".png", ".svg"):  # to look at, and to print
         folder.write_figure(f"figure1{suffix}", variance_figure(pd.DataFrame(points)))
-        folder.write_figure(f"trajectory{suffix}", trajectory_figure(pd.DataFrame(path)))
+        folder.write_figure(f"trajectory{suffix}", trajectory_figure(path))
     print(f"Figure 1 is {folder.path / 'figure1.png'}, its table {folder.path / 'variances.csv'}")
     return folder.path

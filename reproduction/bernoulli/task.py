@@ -6,6 +6,7 @@ import math
 from functools import partial
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -42,17 +43,6 @@ class Check(NamedTuple):
     standard_error: float
     exact_variance: float
     z: float
-
-
-class Point(NamedTuple):
-    """A step of the optimisation: means over the runs, and two percentiles of the loss."""
-
-    estimator: str
-    step: int
-    eta_mean: float
-    loss_mean: float
-    loss_10: float
-    loss_90: float
 
 
 def exact_variances() -> list[Variance]:
@@ -95,9 +85,20 @@ def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Ch
     return Check(point.eta, point.estimator, point.k, repeats, variance, error, point.variance, z)
 
 
-def trajectories(runs: int, steps: int, seed: int) -> list[Point]:
-    """Return every step of gradient descent on η, with estimated and with exact gradients."""
-    return [p for name in GRADIENTS for p in _points(name, trajectory(name, runs, steps, seed))]
+def trajectories(runs: int, steps: int, seed: int) -> pd.DataFrame:
+    """Return every step of gradient descent on η, with estimated and with exact gradients.
+
+    A row has the means over the runs, and two percentiles of the loss.
+    """
+    parts = []
+    for name in GRADIENTS:
+        eta = trajectory(name, runs, steps, seed)
+        loss = exact(cost, distribution(eta))
+        low, high = loss.quantile(torch.tensor([0.1, 0.9], dtype=loss.dtype), dim=-1)
+        means = {"eta_mean": eta.mean(-1), "loss_mean": loss.mean(-1)}
+        columns = {n: x.numpy() for n, x in (means | {"loss_10": low, "loss_90": high}).items()}
+        parts.append(pd.DataFrame({"estimator": name, "step": range(steps + 1)} | columns))
+    return pd.concat(parts, ignore_index=True)
 
 
 def trajectory(name: str, runs: int, steps: int, seed: int) -> Tensor:
@@ -113,10 +114,3 @@ def trajectory(name: str, runs: int, steps: int, seed: int) -> Tensor:
         (gradient,) = torch.autograd.grad(loss.sum(), eta)
         path.append(path[-1] - LEARNING_RATE * gradient)
     return torch.stack(path)
-
-
-def _points(name: str, eta: Tensor) -> list[Point]:
-    loss = exact(cost, distribution(eta))
-    quantiles = loss.quantile(torch.tensor([0.1, 0.9], dtype=loss.dtype), dim=-1)
-    columns = torch.stack([eta.mean(-1), loss.mean(-1), *quantiles], dim=-1).tolist()
-    return [Point(name, step, *column) for step, column in enumerate(columns)]

@@ -70,7 +70,12 @@ EXPERIMENTS = (
     Metrics("sampled_solved", "best_of_solved", "share of prompts solved", log_scale=False),
 )
 
-COLOURS = {"mean": "#008a64", "independent": "#444444", "distinct": "#0072b2"}  # by objective
+LOOKS = {
+    "mean": Appearance("the mean, distinct samples", "#008a64", "-", "o"),
+    "independent": Appearance("the best of {}, independent samples", "#444444", "-", "o"),
+    "distinct": Appearance("the best of {}, distinct samples", "#0072b2", "-", "o"),
+}
+"""Every objective, and the samples that it is estimated from; m has a place in the label."""
 
 
 def read_run(run: Path) -> pd.DataFrame:
@@ -114,7 +119,7 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
         part.columns = [f"{name}, seed {seed}" for seed in part.columns]
         part.insert(0, name, part.mean(axis=1))
         parts.append(part)
-    order = [name for name in COLOURS if name in parts[0].index]
+    order = [name for name in LOOKS if name in parts[0].index]
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
@@ -127,18 +132,9 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
     for row in summary.to_dict("records"):
         by_seed = ", ".join(f"{row[seed]:.2f}" for seed in seeds)
         means = (f"{row[name]:.2f}" for name in metrics[:2])
-        lines.append([labels(m)[row["objective"]], *means, by_seed])
+        lines.append([LOOKS[row["objective"]].label.format(m), *means, by_seed])
     header = ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"]
     return markdown(header, lines)
-
-
-def labels(m: int) -> dict[str, str]:
-    """Name each objective, and the samples that it is estimated from."""
-    return {
-        "mean": "the mean, distinct samples",
-        "independent": f"the best of {m}, independent samples",
-        "distinct": f"the best of {m}, distinct samples",
-    }
 
 
 def curves_figure(curves: pd.DataFrame) -> Figure:
@@ -148,8 +144,8 @@ def curves_figure(curves: pd.DataFrame) -> Figure:
     titles = {metrics.mean: "One sample: the mean", metrics.best: f"The best of {m} samples"}
     trained = curves[curves["steps"] > 0]
     for ax, (metric, title) in zip(axes[0], titles.items(), strict=True):
-        for objective, label in labels(m).items():
-            look = Appearance(label, COLOURS[objective], "-", "o")
+        for objective, look in LOOKS.items():
+            look = look._replace(label=look.label.format(m))
             draw_runs(ax, trained[trained["objective"] == objective], "steps", metric, look)
         if metrics.log_scale:
             logarithmic(ax, trained[metric])

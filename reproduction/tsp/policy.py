@@ -31,19 +31,13 @@ class PartialTours(NamedTuple):
 class TourPolicy:
     """The distribution over the tours of a batch of instances, a :class:`swor.SequenceModel`.
 
-    Attributes:
-        first: scores of the nodes by the first node of the tour, (batch, nodes + 1, heads · nodes);
-            the last row is for tours that are still empty.
-        last: scores of the nodes by the last node of the tour, of the same shape.
-        readout: logits by the attention of every head, (batch, heads · nodes, nodes).
-        clip: logits lie between −clip and clip.
+    Scores of the nodes by the first and by the last node of the tour have a last row for empty tours.
     """
 
-    first: Tensor
-    last: Tensor
-    readout: Tensor
-    clip: float
-
+    first: Tensor  # (batch, nodes + 1, heads · nodes)
+    last: Tensor  # (batch, nodes + 1, heads · nodes)
+    readout: Tensor  # logits by the attention of every head, (batch, heads · nodes, nodes)
+    clip: float  # logits lie between −clip and clip
     end = None
 
     @property

@@ -35,7 +35,7 @@ class TSPSolve:
 
     Attributes:
         model: the model.safetensors of a run of python -m reproduction tsp.
-        instances: .npz with an array 'instances' (n, nodes, 2), or .csv with columns instance, x, y.
+        instances: .npz with an array 'instances' (n, nodes, 2).
         k: number of tours of which the shortest is taken.
         seed: seed of the samples.
         optimal: also find the lengths of the shortest tours, exactly.

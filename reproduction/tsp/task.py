@@ -27,18 +27,11 @@ AT_ONCE = 500  # validation instances that are sampled at the same time
 
 @dataclass(frozen=True)
 class TourEstimator:
-    """An estimator of the gradient of the expected tour length.
-
-    Attributes:
-        rule: the rule for its samples.
-        scheme: how the tours are drawn.
-        baseline: the baseline; the greedy one is a tour by the best model so far.
-        unbiased: whether its gradient is unbiased.
-    """
+    """An estimator of the gradient of the expected tour length."""
 
     rule: Callable[[Sample], Weights]
     scheme: Scheme
-    baseline: Baseline
+    baseline: Baseline  # the greedy one is a tour by the best model so far
     unbiased: bool
 
     def draw(self, policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
@@ -141,7 +134,8 @@ class TourTask(Task[Tensor]):
 
     def _greedy(self, instances: Tensor, cost: Tensor) -> Tensor:
         assert self.rollout is not None  # an estimator that asks for greedy tours has one
-        return self.rollout(instances, cost)
+        lengths: Tensor = self.rollout(instances, cost)
+        return lengths
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
         """Replace the model of the rollout baseline if the trained model is better."""
@@ -171,12 +165,12 @@ class TourTask(Task[Tensor]):
 
     def state(self) -> dict[str, Any]:
         """Return the state of the rollout baseline, if there is one."""
-        return {} if self.rollout is None else self.rollout.state()
+        return {} if self.rollout is None else self.rollout.state_dict()
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`."""
         if self.rollout is not None:
-            self.rollout.load_state(state)
+            self.rollout.load_state_dict(state)
 
     @property
     def _device(self) -> torch.device:

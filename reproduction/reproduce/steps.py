@@ -24,9 +24,10 @@ from reproduction.tsp.problem import validation_instances
 from reproduction.tsp.ranking import TSPFigures, tsp_figures
 from reproduction.tsp.settings import SINGLE, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS
-from reproduction.vae.command import vae, vae_figures, vae_variance
+from reproduction.vae.command import vae, vae_variance
+from reproduction.vae.figures import VAEFigures, vae_figures
 from reproduction.vae.published import PAPER
-from reproduction.vae.settings import METHODS, VAEFigures, VAESettings, VAEVariance
+from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import check_applies
 from reproduction.vae.variance import TABLE
 

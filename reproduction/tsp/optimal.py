@@ -36,11 +36,8 @@ def optimal_lengths(
 ) -> Tensor:
     """Return the exact lengths of the shortest tours, (n,) in float64.
 
-    Args:
-        instances: (n, nodes, 2).
-        cache: the folder that remembers solved instances; by default ``swor/tsp`` in
-            the cache of this user, such as ``~/.cache``.
-        progress: whether to show a progress bar.
+    The cache is a folder that remembers solved instances, (n, nodes, 2); by default ``swor/tsp`` in the
+    cache of this user, such as ``~/.cache``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -15,12 +15,7 @@ from reproduction.harness.errors import UserError
 def tour_length(instances: Tensor, tours: Tensor) -> Tensor:
     r"""$\sum_t \lVert x_{\pi_{t+1}} - x_{\pi_t} \rVert$, back to the start.
 
-    Args:
-        instances: (batch, nodes, 2).
-        tours: permutations of the nodes, (batch, k, nodes).
-
-    Returns:
-        (batch, k)
+    From instances (batch, nodes, 2) and tours (batch, k, nodes) to lengths (batch, k).
 
     >>> square = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]])
     >>> tour_length(square, torch.tensor([[[0, 1, 2, 3]]]))

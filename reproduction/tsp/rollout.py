@@ -25,12 +25,7 @@ class RolloutBaseline(nn.Module):
     replaced if a one-sided paired t-test at 5 % says that the trained one is better. The instances of
     the test are then drawn anew, so that the baseline does not overfit to them (Kool et al. 2019).
 
-    Args:
-        model: the model that is trained.
-        nodes: of an instance of the test.
-        size: number of instances of the test.
-        seed: seed of the instances.
-        trained: the model has learned something, so that there is no such first epoch.
+    A model that is trained already has no such first epoch.
     """
 
     warm: Tensor

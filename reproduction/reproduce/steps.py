@@ -12,22 +12,23 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from reproduction.bernoulli.command import bernoulli
-from reproduction.bernoulli.settings import BernoulliSettings
+from reproduction.bernoulli.command import BernoulliSettings, bernoulli
 from reproduction.claims.claim import Tables
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import create
 from reproduction.harness.images import Name
 from reproduction.reproduce.rules import rule_rows
 from reproduction.reproduce.settings import REFERENCE, Sizes
-from reproduction.tsp.command import tsp, tsp_figures
+from reproduction.tsp.command import tsp
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.problem import validation_instances
-from reproduction.tsp.settings import SINGLE, TSPFigures, TSPSettings
+from reproduction.tsp.ranking import TSPFigures, tsp_figures
+from reproduction.tsp.settings import SINGLE, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS
-from reproduction.vae.command import vae, vae_figures, vae_variance
+from reproduction.vae.command import vae, vae_variance
+from reproduction.vae.figures import VAEFigures, vae_figures
 from reproduction.vae.published import PAPER
-from reproduction.vae.settings import METHODS, VAEFigures, VAESettings, VAEVariance
+from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import check_applies
 from reproduction.vae.variance import TABLE
 

@@ -1,4 +1,4 @@
-"""The commands ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and solve."""
+"""The commands ``tsp`` and ``tsp-variance``: train a model, and measure gradients on the way."""
 
 from __future__ import annotations
 
@@ -6,42 +6,22 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models, kept_settings
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
-from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
-from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
-from reproduction.tsp.model import load_attention_model
-from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.problem import random_instances, read_instances
-from reproduction.tsp.ranking import ranking, ranking_table, sampled_table
-from reproduction.tsp.settings import (
-    ModelSettings,
-    TSPFigures,
-    TSPSettings,
-    TSPSolve,
-    TSPVariance,
-    check_distinct,
-)
+from reproduction.tsp.problem import random_instances
+from reproduction.tsp.settings import ModelSettings, TSPSettings, TSPVariance, check_distinct
 from reproduction.tsp.task import TourTask
-from reproduction.tsp.validations import read_gaps, read_sampled
-from reproduction.tsp.variance import REFERENCE, Subject, measure, model_to_measure, with_ratios
-from reproduction.tsp.variance_tables import variance_tables
+from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
+from reproduction.tsp.variance_tables import variance_figure, variance_tables
 
 
 def tsp(settings: TSPSettings) -> Path:
-    """Train the Attention Model, and return the folder with metrics, checkpoint and model.
-
-    Args:
-        settings: of the run; with ``resume``, those of the run with what may change.
-    """
+    """Train the Attention Model, and return the folder with metrics, checkpoint and model."""
     settings = with_start(settings.resolved())
     name = f"tsp{settings.nodes}-{settings.estimator}"
     return run(lambda: TourTask(settings), settings, command="tsp", name=name)
@@ -67,11 +47,7 @@ def with_start(settings: TSPSettings) -> TSPSettings:
 
 
 def tsp_variance(settings: TSPVariance) -> Path:
-    """Measure gradient variances, and return the folder with the tables and variance.png.
-
-    Args:
-        settings: of the measurement; with ``resume``, those of the one that is continued.
-    """
+    """Measure gradient variances, and return the folder with the tables and variance.png."""
     trained = read_settings(TSPSettings, settings.run)
     check_distinct(REFERENCE, settings.k, trained.nodes)
     models = kept_models(settings.run, "step", settings.steps)
@@ -79,63 +55,9 @@ def tsp_variance(settings: TSPVariance) -> Path:
     instances = random_instances(settings.batch_size, trained.nodes, generator=generator)
     with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(model_to_measure(trained.model), models, instances)
-        measured, policies = measure(settings, subject, folder)
-        table, about = pd.DataFrame(with_ratios(measured)), pd.DataFrame(policies)
-        folder.write_text("variance.md", variance_tables(settings, table, about))
+        tables = Measuring(settings, subject, folder).run()
+        folder.write_text("variance.md", variance_tables(settings, *tables))
         trained_with = appearance(trained.estimator).label
-        folder.write_figure("variance.png", variance_figure(table, about, trained_with))
+        folder.write_figure("variance.png", variance_figure(*tables, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
-    return folder.path
-
-
-def tsp_solve(settings: TSPSolve) -> Path:
-    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it.
-
-    Args:
-        settings: of the command.
-    """
-    if settings.out is not None:
-        require_new(settings.out)
-    model, instances = load_attention_model(settings.model), read_instances(settings.instances)
-    try:
-        found = search(model, instances, settings.k, settings.seed)
-    except ValueError as error:  # such as more tours than there are
-        raise UserError(str(error)) from error
-    optimal = optimal_lengths(instances, progress=True) if settings.optimal else None
-    folder = open_folder(settings, "tsp-solve", out=settings.out)
-    folder.write_csv("tours.csv", tour_rows(found, optimal))
-    growth = growth_rows(model, instances, found, optimal)
-    folder.write_csv("growth.csv", growth)
-    folder.write_figure("growth.png", growth_figure(pd.DataFrame(growth)))
-    best = {method: tours.best() for method, tours in found.items()}
-    folder.write_figure("tours.png", tours_figure(instances, best))
-    summary = summary_table(found, optimal)
-    folder.write_text("summary.md", summary)
-    print(summary)
-    print(f"The tours are in {folder.path}")
-    return folder.path
-
-
-def tsp_figures(settings: TSPFigures) -> Path:
-    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder.
-
-    Args:
-        settings: of the figures.
-    """
-    gaps = read_gaps(settings.runs)
-    ranked = ranking(gaps)
-    place = {name: number for number, name in enumerate(ranked["estimator"])}
-    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
-    sampled.sort(key=lambda row: place[row.estimator])
-    folder = open_folder(settings, "tsp-figures", out=settings.out)
-    folder.write_csv("gaps.csv", gaps.to_dict("records"))
-    folder.write_csv("ranking.csv", ranked.to_dict("records"))
-    folder.write_text("ranking.md", ranking_table(ranked))
-    if sampled:
-        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
-        folder.write_text("sampled.md", sampled_table(sampled))
-    for axis in ("steps", "instances"):
-        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
-    print(ranked.to_string(index=False))
-    print(f"The figures are in {folder.path}")
     return folder.path

@@ -1,17 +1,167 @@
-"""Tables of runs (Figure 3): which estimator has the smallest gap, and which tours it samples in the end."""
+"""The command ``tsp-figures`` (Figure 3): the gaps of runs, their ranking, and the tours sampled in the end.
+
+A folder that the command wrote stands for the runs that it was made from. So runs can be
+added to a comparison whose own runs are no longer there.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+import tyro
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
-from reproduction.harness.appearance import appearance
-from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
-from reproduction.tsp.validations import Sampled, in_last_quarter
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.drawing import (
+    FEWEST,
+    draw_runs,
+    legend_beside,
+    logarithmic,
+    panels,
+    smoothed,
+)
+from reproduction.harness.errors import UserError
+from reproduction.harness.folder import open_folder
+from reproduction.harness.metrics import read_records
+from reproduction.harness.settings import read_settings
+from reproduction.harness.tables import LEVEL, markdown, mean_and_interval, read_table
+from reproduction.tsp.settings import TSPSettings
 
+COMMAND = "python -m reproduction tsp-figures"
 COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPFigures:
+    """Plot the optimality gap of runs against training steps and against instances.
+
+    Attributes:
+        runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
+            command wrote before stands for the runs that were given to it.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction tsp."
+            )
+
+
+def tsp_figures(settings: TSPFigures) -> Path:
+    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder."""
+    gaps = read_gaps(settings.runs)
+    ranked = ranking(gaps)
+    place = {name: number for number, name in enumerate(ranked["estimator"])}
+    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
+    sampled.sort(key=lambda row: place[row.estimator])
+    folder = open_folder(settings, "tsp-figures", out=settings.out)
+    folder.write_csv("gaps.csv", gaps.to_dict("records"))
+    folder.write_csv("ranking.csv", ranked.to_dict("records"))
+    folder.write_text("ranking.md", ranking_table(ranked))
+    if sampled:
+        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
+        folder.write_text("sampled.md", sampled_table(sampled))
+    for axis in ("steps", "instances"):
+        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis))
+    print(ranked.to_string(index=False))
+    print(f"The figures are in {folder.path}")
+    return folder.path
+
+
+class Gap(NamedTuple):
+    """One validation of a run; trained, unless the model has learned nothing yet."""
+
+    nodes: int
+    estimator: str
+    seed: int
+    steps: int
+    trained: bool
+    instances: int
+    length: float
+    gap: float
+    gap_standard_error: float
+
+
+class Sampled(NamedTuple):
+    """The tours that an estimator was trained on in the last quarter of the steps: means over runs."""
+
+    estimator: str
+    steps: int
+    runs: int
+    log_p: float
+    length: float
+
+
+def read_gaps(folders: Sequence[Path]) -> pd.DataFrame:
+    """Read the gaps of runs, one row for each validation; no run may be in two of the folders."""
+    gaps = pd.DataFrame([gap for folder in folders for gap in _gaps(folder)], columns=Gap._fields)
+    if gaps.empty:
+        raise UserError(
+            f"no run in {', '.join(map(str, folders))} has been validated; expected at least one "
+            "validation. Wait until the runs have begun, or give other folders."
+        )
+    if gaps["nodes"].nunique() > 1:
+        raise UserError(
+            f"the runs have {sorted(gaps['nodes'].unique())} nodes; expected the same number. Draw "
+            "a figure for each."
+        )
+    for twice in gaps[gaps.duplicated(["estimator", "seed", "steps"])].itertuples():
+        raise UserError(
+            f"two of the folders have a run of {twice.estimator} with seed {twice.seed}; expected one "
+            "run for each estimator and seed. Leave one of them out."
+        )
+    return gaps
+
+
+def _gaps(folder: Path) -> list[Gap]:
+    if (folder / "gaps.csv").exists():
+        return read_table(folder / "gaps.csv", Gap, COMMAND)
+    run = read_settings(TSPSettings, folder)
+    gaps = []
+    for record in read_records(folder, "valid"):
+        step = record["step"]
+        trained = step > 0 or run.start_from is not None
+        numbers = (record[name] for name in ("length", "gap", "gap_standard_error"))
+        about = (run.nodes, run.estimator, run.seed, step, trained, step * run.instances)
+        gaps.append(Gap(*about, *numbers))
+    return gaps
+
+
+def read_sampled(folders: Sequence[Path], steps: int) -> list[Sampled]:
+    """Read the means of the tours that each estimator sampled in the last quarter of ``steps`` steps."""
+    rows = pd.DataFrame([row for folder in folders for row in _sampled(folder, steps)])
+    pooled = []
+    for name, part in rows.groupby("estimator", sort=False) if len(rows) else ():
+        means = np.average(part[["log_p", "length"]], axis=0, weights=part["runs"]).tolist()
+        pooled.append(Sampled(str(name), steps, int(part["runs"].sum()), *means))
+    return pooled
+
+
+def _sampled(folder: Path, steps: int) -> list[Sampled]:
+    if (folder / "gaps.csv").exists():
+        rows = read_table(folder / "sampled.csv", Sampled, COMMAND)
+        return [row for row in rows if row.steps == steps]
+    late = pd.DataFrame(read_records(folder, "train"))
+    late = late[in_last_quarter(late["step"], steps)] if len(late) else late
+    if late.empty:
+        return []
+    means = late[["log_p", "length"]].mean().tolist()
+    return [Sampled(read_settings(TSPSettings, folder).estimator, steps, 1, *means)]
+
+
+def in_last_quarter(step: pd.Series[int], steps: int) -> pd.Series[bool]:
+    """Return which steps are among the last quarter of the first ``steps`` steps."""
+    return (step > 0.75 * steps) & (step <= steps)
 
 
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -21,7 +171,7 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
     validations vary more than estimators differ. The spread is the standard deviation over the seeds.
     """
     common = gaps.groupby(["estimator", "seed"])["steps"].max().min()
-    late = gaps[[in_last_quarter(step, common) for step in gaps["steps"]]]
+    late = gaps[in_last_quarter(gaps["steps"], common)]
     seeds = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
     table = seeds.copy()
     table.insert(0, "spread", seeds.std(axis=1))
@@ -36,13 +186,21 @@ def ranking_table(ranked: pd.DataFrame) -> str:
     gaps = ranked.set_index("estimator")[seeds]
     lines = []
     for row in ranked.to_dict("records"):
-        spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
-        cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
+        spread = "" if pd.isna(row["spread"]) else f" ± {row['spread']:.2f}"
+        cells = ["–" if pd.isna(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
         difference = _difference(gaps, row["estimator"])
         name = appearance(row["estimator"]).label
         lines.append([name, f"{row['gap']:.2f}{spread}", *cells, difference])
     compared = f"minus {appearance(COMPARED).label} ({LEVEL:.0%} interval)"
     return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
+
+
+def _difference(gaps: pd.DataFrame, estimator: str) -> str:
+    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
+    if estimator == COMPARED or COMPARED not in gaps.index:
+        return "–"
+    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
+    return mean_and_interval(found, 2) if found else "–"
 
 
 def sampled_table(sampled: Sequence[Sampled]) -> str:
@@ -57,9 +215,22 @@ def sampled_table(sampled: Sequence[Sampled]) -> str:
     return markdown(["estimator", "runs", "mean log p of the tours", "mean length"], rows)
 
 
-def _difference(gaps: pd.DataFrame, estimator: str) -> str:
-    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
-    if estimator == COMPARED or COMPARED not in gaps.index:
-        return "–"
-    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
-    return mean_and_interval(found, 2) if found else "–"
+def gap_figure(gaps: pd.DataFrame, axis: str, window: int = 3) -> Figure:
+    """Plot the gaps of ``gaps.csv`` against steps or instances: a thin line for each run, a thick mean.
+
+    A point averages a window of validations if every run has ten or more.
+    """
+    figure, axes = panels(9.0, 4.4)
+    ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
+    runs = trained.groupby(["estimator", "seed"])["gap"]
+    window = window if runs.size().min() >= FEWEST else 1
+    smooth = trained.assign(gap=runs.transform(lambda gap: smoothed(gap.tolist(), window)))
+    for name in in_order(smooth["estimator"]):
+        draw_runs(ax, smooth[smooth["estimator"] == name], axis, "gap", appearance(name))
+    logarithmic(ax, trained["gap"])
+    if axis == "instances":
+        ax.xaxis.set_major_formatter(EngFormatter())  # 500 k, 1 M
+    ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
+    averaged = f"means of {window} validations" if window > 1 else None
+    legend_beside(ax, (1.0, 0.5), "center left", averaged)
+    return figure

@@ -1,4 +1,4 @@
-"""The commands ``vae``, ``vae-variance`` and ``vae-figures``: train, measure and compare models."""
+"""The commands ``vae`` and ``vae-variance``: train a model, and measure gradients on the way."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from accelerate import PartialState
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder
 from reproduction.harness.images import load
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models
 from reproduction.harness.settings import read_settings
 from reproduction.harness.training import run
-from reproduction.vae.curves import elbo_table, read_curves, short_names
-from reproduction.vae.figures import curves_figure, images_figure, variance_figure
-from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
+from reproduction.vae.figures import variance_figure
+from reproduction.vae.settings import VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
 from reproduction.vae.variance import Subject, cases, comparisons, measure, variance_table
 
 
 def vae(settings: VAESettings) -> Path:
-    """Train the VAE, and return the folder of the run.
-
-    Args:
-        settings: of the run; with ``resume``, those of the run with what may change.
-    """
+    """Train the VAE, and return the folder of the run."""
     settings = replace(settings, k=settings.samples)
     check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
 
@@ -41,11 +35,7 @@ def vae(settings: VAESettings) -> Path:
 
 
 def vae_variance(settings: VAEVariance) -> Path:
-    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png.
-
-    Args:
-        settings: of the measurement; with ``resume``, those of the one that is continued.
-    """
+    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png."""
     trained = read_settings(VAESettings, settings.run)
     models = kept_models(settings.run, "epoch", settings.epochs)
     images = load(trained.data, settings.data_dir or trained.data_dir).train
@@ -62,26 +52,4 @@ def vae_variance(settings: VAEVariance) -> Path:
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
     folder.write_figure("variance.png", variance_figure(pd.DataFrame(measured), trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
-    return folder.path
-
-
-def vae_figures(settings: VAEFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run.
-
-    Args:
-        settings: of the figures.
-    """
-    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
-    points = pd.concat(
-        [read_curves(path, name, settings.smoothing) for name, path in runs.items()],
-        ignore_index=True,
-    )
-    images = {n: images_figure(p, settings.columns, settings.data_dir) for n, p in runs.items()}
-    folder = open_folder(settings, "vae-figures", out=settings.out)
-    folder.write_csv("curves.csv", points.to_dict("records"))
-    folder.write_text("curves.md", elbo_table(points))
-    folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
-    for name, figure in images.items():
-        folder.write_figure(f"images-{name}.png", figure)
-    print(f"The figures are in {folder.path}")
     return folder.path

@@ -1,13 +1,15 @@
-"""Figures of the VAE: training curves, the variance during training, and images of a model."""
+"""Figures of the VAE, and the command ``vae-figures``: curves, the variance during training, and images."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import torch
+import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,26 +17,77 @@ from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import draw_errors, legend_beside, panels
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_at_least
+from reproduction.harness.folder import open_folder
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
-from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
+from reproduction.vae.curves import (
+    Group,
+    by_domain,
+    common_details,
+    elbo_table,
+    grouped,
+    read_curves,
+    short_names,
+    spread,
+)
 from reproduction.vae.model import CategoricalVAE
 from reproduction.vae.published import PAPER
 from reproduction.vae.settings import VAESettings
 from reproduction.vae.task import make_vae
 
 SPLITS = {"train": "training", "valid": "validation"}
+COLUMNS = 12  # images of a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEFigures:
+    """Plot training and validation curves of runs, and draw images that their models make.
+
+    Runs that differ in their seed alone share an entry of the legend and a row of the table.
+
+    Attributes:
+        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions.
+        smoothing: number of neighbouring points that the smoothed curves average.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smoothing: int = 5
+    data_dir: Path | None = None
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smoothing")
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction vae."
+            )
+
+
+def vae_figures(settings: VAEFigures) -> Path:
+    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run."""
+    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
+    curves = [read_curves(path, name, settings.smoothing) for name, path in runs.items()]
+    points = pd.concat(curves, ignore_index=True)
+    images = {name: images_figure(path, settings.data_dir) for name, path in runs.items()}
+    folder = open_folder(settings, "vae-figures", out=settings.out)
+    folder.write_csv("curves.csv", points.to_dict("records"))
+    folder.write_text("curves.md", elbo_table(points))
+    folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
+    for name, figure in images.items():
+        folder.write_figure(f"images-{name}.png", figure)
+    print(f"The figures are in {folder.path}")
+    return folder.path
 
 
 def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
-    """Plot curves, with a column of panels for each domain: training above, validation below.
+    """Plot ``curves.csv``, with a column of panels for each domain: training above, validation below.
 
-    Args:
-        points: as in ``curves.csv``.
-        smoothing: the number of points that the column ``smoothed`` averages.
+    The column ``smoothed`` averages as many points as ``smoothing`` says.
     """
     domains = by_domain(points)
     entries = max(len(grouped(part, split)) for _, part in domains for split in SPLITS)
@@ -74,12 +127,7 @@ def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
 
 
 def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
-    """Plot the encoder's log-variance during training, with a legend in the order of the last values.
-
-    Args:
-        measured: as in ``variance.csv``.
-        trained_with: the estimator that the model was trained with, in words.
-    """
+    """Plot the log-variance of the encoder in ``variance.csv``, with a legend in the order of last values."""
     figure, axes = panels(8.0, 5.6)
     ax, curves = axes[0, 0], []
     for name, rows in measured[measured["part"] == "encoder"].groupby("estimator"):
@@ -100,41 +148,30 @@ def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
 
 
 @torch.no_grad()
-def images_figure(run: Path, columns: int, data_dir: Path | None) -> Figure:
+def images_figure(run: Path, data_dir: Path | None) -> Figure:
     """Draw validation images, their reconstructions from the likeliest z, and samples from the prior."""
     settings = read_settings(VAESettings, run)
     images = load(settings.data, data_dir or settings.data_dir)
-    if not 1 <= columns <= len(images.valid):
-        raise UserError(
-            f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
-        )
     vae = make_vae(settings, images.train.shape[-1])
     load_model(run / MODEL, vae, part="vae")
+    shown = images.valid[:COLUMNS].float()
+    noise, size = seeded(settings.seed, "samples"), (2 * COLUMNS, vae.n)
     bands = {
-        "images": images.valid[:columns].float(),
-        "reconstructions": reconstructions(vae, images.valid[:columns].float()),
-        "samples": samples(vae, 2 * columns, settings.seed),
+        "images": shown,
+        "reconstructions": pixels(vae, vae.posterior(shown).base_dist.logits.argmax(-1)),
+        "samples": pixels(vae, torch.randint(vae.c, size, generator=noise)),
     }
-    figure = Figure(figsize=(0.75 * columns, 3.6), layout="constrained")
+    figure = Figure(figsize=(0.75 * COLUMNS, 3.6), layout="constrained")
     bands_of = figure.subplots(3, 1, height_ratios=[len(band) for band in bands.values()])
     for ax, (title, band) in zip(bands_of, bands.items(), strict=True):
-        ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
+        ax.imshow(tile(band, COLUMNS, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
     return figure
 
 
-def reconstructions(vae: CategoricalVAE, x: Tensor) -> Tensor:
-    """Return the pixel probabilities of the likeliest z of images (records, pixels)."""
-    return _pixels(vae, vae.posterior(x).base_dist.logits.argmax(-1))
-
-
-def samples(vae: CategoricalVAE, records: int, seed: int) -> Tensor:
-    """Return the pixel probabilities of samples from the prior, (records, pixels)."""
-    return _pixels(vae, torch.randint(vae.c, (records, vae.n), generator=seeded(seed, "samples")))
-
-
-def _pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
+def pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
+    """Return the pixel probabilities of z, given by its categories (records, n), (records, pixels)."""
     z = torch.nn.functional.one_hot(index, vae.c).float()
     return vae.pixel_logits(z.unsqueeze(-3)).squeeze(-2).sigmoid()
 

@@ -9,14 +9,12 @@ import pandas as pd
 import pytest
 
 from reproduction.harness.errors import UserError
-from reproduction.vae.command import vae_figures
 from reproduction.vae.curves import read_curves
-from reproduction.vae.figures import curves_figure
-from reproduction.vae.settings import VAEFigures
+from reproduction.vae.figures import VAEFigures, curves_figure, vae_figures
 
 
 def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
-    folder = vae_figures(VAEFigures(runs=(run,), columns=5, out=tmp_path / "figures"))
+    folder = vae_figures(VAEFigures(runs=(run,), out=tmp_path / "figures"))
     assert {p.name for p in folder.iterdir()} == {
         "curves.csv",
         "curves.md",
@@ -36,8 +34,6 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
         ({"runs": ()}, "no runs were given"),
         ({"runs": (run, run.parent / "." / run.name)}, "a run was given twice"),
         ({"smoothing": 0}, "smoothing is 0"),
-        ({"columns": 0}, "columns is 0; expected from 1 to 197"),
-        ({"columns": 198}, "columns is 198; expected from 1 to 197"),
     ]:
         with pytest.raises(UserError, match=message):
             vae_figures(replace(VAEFigures(runs=(run,), out=tmp_path / "refused"), **changes))

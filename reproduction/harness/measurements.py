@@ -67,14 +67,7 @@ def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[
 def moments(
     draw: Callable[[int], Tensor], draws: int, groups: tuple[int, ...], advance: Advance
 ) -> Stream:
-    """Return the moments of draws of a gradient, with the total variance of groups of parameters.
-
-    Args:
-        draw: from the number of a draw to a gradient, (parameters,).
-        draws: how many.
-        groups: the number of parameters of each group.
-        advance: called after every draw.
-    """
+    """Return the moments of gradients, (parameters,), by the numbers of parameters of their groups."""
     stream = start(sum(groups), groups=groups)
     for number in range(draws):
         stream = update(stream, draw(number).unsqueeze(0))

@@ -36,14 +36,7 @@ def commands() -> list[Command]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    Args:
-        arguments: the arguments after the name of the program; None for those of this process.
-
-    Returns:
-        0 for success, 1 for an error, 2 for invalid arguments, 130 for an interruption.
-    """
+    """Run a command, and return 0, 1 after an error, 2 for invalid arguments, or 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         command, settings = parse(given)

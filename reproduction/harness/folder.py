@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import math
@@ -13,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from io import StringIO
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from filelock import FileLock, Timeout
 
 from reproduction.harness.errors import UserError, readable
@@ -32,11 +33,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: yield a draft, which is flushed to the disk and then renamed.
-
-    Args:
-        path: the file; the draft is beside it and has the same suffix.
-    """
+    """Write a file whole or not at all: yield a draft beside it, which is flushed and then renamed."""
     draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -101,8 +98,11 @@ class RunFolder:
 
     def write_csv(self, name: str, rows: Sequence[Mapping[str, object]]) -> Path:
         """Write a table; the columns are the keys of the first row."""
-        table = pd.DataFrame(rows, columns=list(rows[0]), dtype=object)
-        return self.write_text(name, table.to_csv(index=False, lineterminator="\n"))
+        text = StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self.write_text(name, text.getvalue())
 
     def write_figure(self, name: str, figure: Figure) -> Path:
         """Write a figure, in the format that the suffix of its name says; PNG files carry its stamp."""
@@ -137,13 +137,7 @@ def require_new(path: Path) -> None:
 
 
 def create(path: Path | None, name: str = "") -> RunFolder:
-    """Make a new folder.
-
-    Args:
-        path: where; it must not exist, or be an empty folder. None for the first of ``runs/NAME-1``,
-            ``runs/NAME-2``, … that does not exist.
-        name: of the latter.
-    """
+    """Make a new folder; by default the first of ``runs/NAME-1``, ``runs/NAME-2``, … that does not exist."""
     if path is None:
         paths = (Path("runs", f"{name}-{number}") for number in count(1))
         path = next(path for path in paths if not path.exists())

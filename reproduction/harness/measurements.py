@@ -43,14 +43,7 @@ def do(jobs: Sequence[Job]) -> None:
 
 @contextmanager
 def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[RunFolder]:
-    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
-
-    Args:
-        settings: of the command; those of the folder to continue must be the same, except for those that
-            may change.
-        command: its name on the command line.
-        name: of a new folder in ``runs``, if the settings name none.
-    """
+    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted."""
     folder = RunFolder(settings.resume) if settings.resume else create(settings.out, name)
     if settings.resume is not None:
         before = read_settings(type(settings), folder.path)

@@ -94,10 +94,8 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
         place = f"line {number} of {path}"
         with readable(place, "a line that training wrote", KeyError, TypeError, ValueError):
             record = dict(json.loads(line))
-            numbers = {
-                n: float(v) if isinstance(v, str) else v for n, v in record.items() if n != "split"
-            }
-            found = record["split"]
+            found = record.pop("split")
+            numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
         if found == split:
             yield {"split": split} | numbers
 

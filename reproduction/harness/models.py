@@ -38,13 +38,7 @@ def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None 
 
 
 def load_model(path: Path, model: nn.Module, *, part: str = "") -> None:
-    """Read the weights that :func:`keep_model` wrote.
-
-    Args:
-        path: the file.
-        model: the whole model, or the part of it that ``part`` names.
-        part: such as ``"encoder"``; the weights of other parts are not loaded.
-    """
+    """Read the weights that :func:`keep_model` wrote, or those of one part, such as ``"encoder"``."""
     from safetensors.torch import load_model as load
 
     whole = nn.ModuleDict({part: model}) if part else model

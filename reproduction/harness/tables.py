@@ -55,13 +55,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
-    """Read the rows that a command has written as CSV; none if there is no table yet.
-
-    Args:
-        path: the table.
-        kind: a NamedTuple, whose fields are columns of the table.
-        command: the name of the command that writes it, for the error.
-    """
+    """Read rows of a kind of NamedTuple that a command has written as CSV; none if there is no table."""
     if not path.exists():
         return []
     types = get_type_hints(kind)

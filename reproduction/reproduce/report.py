@@ -79,14 +79,7 @@ class Section(NamedTuple):
 def write_report(
     folder: RunFolder, steps: Sequence[Step], sizes: Sizes, findings: Sequence[Finding]
 ) -> Path:
-    """Write ``report.html`` about the steps that have succeeded.
-
-    Args:
-        folder: folder of the reproduction.
-        steps: all steps of the reproduction.
-        sizes: sizes of the experiments.
-        findings: verdicts of this reproduction on the claims.
-    """
+    """Write ``report.html`` about the steps that have succeeded."""
     contents = [verdicts(findings, sizes)]
     for step, make in results(sizes):
         missing = Section(step, f"The step {step} has not succeeded; see logs/{step}.txt.")

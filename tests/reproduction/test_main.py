@@ -81,7 +81,7 @@ def test_a_command_gets_its_settings(capsys: pytest.CaptureFixture[str]) -> None
         (["--fast"], 2, "Unrecognized options: --fast"),
         (["toy", "--numbr-of", "3"], 2, "--number-of"),
         (["toy", "--number-of", "x"], 2, "Error parsing --number-of"),
-        (["bernoulli", "--eta", "nan"], 1, "from -15 to 15"),
+        (["bernoulli", "--repeats", "1"], 1, "expected 0, or at least 2"),
         (["toy", "--wrong", "user"], 1, "reproduction: model.bin is no model"),
         (["toy", "--wrong", "folder"], 1, "there is something"),
         (["toy", "--wrong", "seaborn"], 1, "pip install -c constraints.txt -e '.[reproduction]'"),

@@ -13,8 +13,8 @@ Command = Callable[[Any], object]
 def commands() -> list[Command]:
     """Return the commands; the only argument of each is a dataclass, whose docstring is the help."""
     from reproduction.bernoulli.command import bernoulli
-    from reproduction.best_of.command import best_of_figures
     from reproduction.best_of.exact import best_of_variance
+    from reproduction.best_of.figures import best_of_figures
     from reproduction.claims.command import claims
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures

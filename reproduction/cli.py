@@ -20,16 +20,12 @@ def commands() -> list[Command]:
     from reproduction.best_of.figures import best_of_figures
     from reproduction.claims.command import claims
     from reproduction.figures import figures
-    from reproduction.lm.command import lm
-    from reproduction.lm.figures import lm_figures
+    from reproduction.lm.command import lm, lm_figures
     from reproduction.reproduce.command import reproduce
     from reproduction.reproduce.rules import rules
     from reproduction.rl4co import rl4co
-    from reproduction.tsp.command import tsp, tsp_variance
-    from reproduction.tsp.ranking import tsp_figures
-    from reproduction.tsp.solve import tsp_solve
-    from reproduction.vae.command import vae, vae_variance
-    from reproduction.vae.figures import vae_figures
+    from reproduction.tsp.command import tsp, tsp_figures, tsp_solve, tsp_variance
+    from reproduction.vae.command import vae, vae_figures, vae_variance
     from reproduction.when_it_pays import when_it_pays
 
     return [

@@ -20,9 +20,8 @@ from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
 from reproduction.lm.figures import curves_figure as lm_curves
 from reproduction.rl4co import training_figure
-from reproduction.tsp.ranking import gap_figure
-from reproduction.tsp.solve import growth_figure
-from reproduction.tsp.variance_tables import variance_figure as tsp_variance
+from reproduction.tsp.figures import gap_figure, growth_figure
+from reproduction.tsp.figures import variance_figure as tsp_variance
 from reproduction.vae.figures import curves_figure as vae_curves
 from reproduction.vae.figures import variance_figure as vae_variance
 from reproduction.when_it_pays import gain_figure

@@ -206,15 +206,11 @@ def summarise(out: Path) -> None:
     training, decoded = [], []
     for run in runs:
         about = {key: run[key] for key in ("problem", "method", "seed")}
-        training.append(pd.DataFrame(run["training"]).assign(**about))
+        training += [about | row for row in run["training"]]
         for way, columns in run["best_of_k"].items():
-            costs = pd.DataFrame(columns).assign(**about, decoding=way)
-            decoded.append(costs.assign(k=range(1, len(costs) + 1)))
-    first = ["problem", "method", "seed"]
-    frames = (
-        pd.concat(training)[[*first, "solutions", "seconds", "cost"]],
-        pd.concat(decoded)[[*first, "decoding", "k", "cost", "saved", "error"]],
-    )
+            k = range(1, len(columns["cost"]) + 1)
+            decoded.append(pd.DataFrame(about | {"decoding": way, "k": k} | columns))
+    frames = pd.DataFrame(training), pd.concat(decoded)
     tables = "\n".join([training_table(frames[0]), decoding_table(frames[1])])
     folder = RunFolder(out)
     for name, frame in zip(("training.csv", "best_of_k.csv"), frames, strict=True):

@@ -1,22 +1,18 @@
-"""The command ``lm-figures``: a figure and tables that compare language model runs."""
+"""The figure and the tables that compare language model runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
-import tyro
 from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.drawing import draw_runs, legend_below, panels
-from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
@@ -39,48 +35,6 @@ TRAINED = {
     "duplicates": f"share of duplicates, last {LAST} steps",
     "no_signal": f"share of groups without signal, last {LAST} steps",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class LMFigures:
-    """Plot the metrics of runs of the command lm: a thin line for each run, a thick one for their mean.
-
-    A table has the steps that the runs need until they solve a share of the prompts.
-
-    Attributes:
-        runs: folders of runs of python -m reproduction lm, of the same number of steps.
-        target: this share.
-        measure: how a prompt is solved: by greedy decoding, or by sampled completions on average.
-        out: folder to write to; by default a new one in runs/.
-    """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    target: float = 0.95
-    measure: Literal["greedy", "sampled"] = "greedy"
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction lm."
-            )
-        if not 0.0 < self.target <= 1.0:
-            raise UserError(f"target is {self.target}; expected a share above 0 and up to 1.")
-
-
-def lm_figures(settings: LMFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md."""
-    points = [point for path in settings.runs for point in read_points(path)]
-    metric = "solved" if settings.measure == "greedy" else "right"
-    reached = [read_reached(path, settings.target, metric) for path in settings.runs]
-    folder = open_folder(settings, "lm-figures", out=settings.out)
-    folder.write_csv("steps.csv", [each._asdict() for each in reached])
-    folder.write_text("steps.md", steps_table(reached, settings.target, settings.measure))
-    folder.write_text("summary.md", summary_table(settings.runs))
-    folder.write_csv("curves.csv", points)
-    folder.write_figure("curves.png", curves_figure(pd.DataFrame(points)))
-    print(f"The figures are in {folder.path}")
-    return folder.path
 
 
 def read_points(run: Path) -> list[dict[str, object]]:

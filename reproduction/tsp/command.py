@@ -1,4 +1,4 @@
-"""The commands ``tsp`` and ``tsp-variance``: train a model, and measure gradients on the way."""
+"""The commands ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and solve."""
 
 from __future__ import annotations
 
@@ -6,18 +6,39 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
+from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models, kept_settings
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
-from reproduction.tsp.problem import random_instances
-from reproduction.tsp.settings import ModelSettings, TSPSettings, TSPVariance, check_distinct
+from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
+from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
+from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.optimal import optimal_lengths
+from reproduction.tsp.problem import random_instances, read_instances
+from reproduction.tsp.ranking import (
+    ranking,
+    ranking_table,
+    read_gaps,
+    read_sampled,
+    sampled_table,
+)
+from reproduction.tsp.settings import (
+    ModelSettings,
+    TSPFigures,
+    TSPSettings,
+    TSPSolve,
+    TSPVariance,
+    check_distinct,
+)
 from reproduction.tsp.task import TourTask
 from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
-from reproduction.tsp.variance_tables import variance_figure, variance_tables
+from reproduction.tsp.variance_tables import variance_tables
 
 
 def tsp(settings: TSPSettings) -> Path:
@@ -60,4 +81,49 @@ def tsp_variance(settings: TSPVariance) -> Path:
         trained_with = appearance(trained.estimator).label
         folder.write_figure("variance.png", variance_figure(*tables, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def tsp_solve(settings: TSPSolve) -> Path:
+    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it."""
+    if settings.out is not None:
+        require_new(settings.out)
+    model, instances = load_attention_model(settings.model), read_instances(settings.instances)
+    try:
+        found = search(model, instances, settings.k, settings.seed)
+    except ValueError as error:  # such as more tours than there are
+        raise UserError(str(error)) from error
+    optimal = optimal_lengths(instances, progress=True) if settings.optimal else None
+    folder = open_folder(settings, "tsp-solve", out=settings.out)
+    folder.write_csv("tours.csv", tour_rows(found, optimal))
+    growth = growth_rows(model, instances, found, optimal)
+    folder.write_csv("growth.csv", growth)
+    folder.write_figure("growth.png", growth_figure(pd.DataFrame(growth)))
+    best = {method: tours.best() for method, tours in found.items()}
+    folder.write_figure("tours.png", tours_figure(instances, best))
+    summary = summary_table(found, optimal)
+    folder.write_text("summary.md", summary)
+    print(summary)
+    print(f"The tours are in {folder.path}")
+    return folder.path
+
+
+def tsp_figures(settings: TSPFigures) -> Path:
+    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder."""
+    gaps = read_gaps(settings.runs)
+    ranked = ranking(gaps)
+    place = {name: number for number, name in enumerate(ranked["estimator"])}
+    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
+    sampled.sort(key=lambda row: place[row.estimator])
+    folder = open_folder(settings, "tsp-figures", out=settings.out)
+    folder.write_csv("gaps.csv", gaps.to_dict("records"))
+    folder.write_csv("ranking.csv", ranked.to_dict("records"))
+    folder.write_text("ranking.md", ranking_table(ranked))
+    if sampled:
+        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
+        folder.write_text("sampled.md", sampled_table(sampled))
+    for axis in ("steps", "instances"):
+        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis))
+    print(ranked.to_string(index=False))
+    print(f"The figures are in {folder.path}")
     return folder.path

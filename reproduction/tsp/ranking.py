@@ -1,33 +1,20 @@
-"""The command ``tsp-figures`` (Figure 3): the gaps of runs, their ranking, and the tours sampled in the end.
+"""Tables of runs (Figure 3): their gaps, the ranking of the estimators, and the tours sampled in the end.
 
-A folder that the command wrote stands for the runs that it was made from. So runs can be
+A folder that the command ``tsp-figures`` wrote stands for the runs that it was made from. So runs can be
 added to a comparison whose own runs are no longer there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import tyro
-from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
 
-from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.drawing import (
-    FEWEST,
-    draw_runs,
-    legend_beside,
-    logarithmic,
-    panels,
-    smoothed,
-)
+from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval, read_table
@@ -35,47 +22,6 @@ from reproduction.tsp.settings import TSPSettings
 
 COMMAND = "python -m reproduction tsp-figures"
 COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
-
-
-@dataclass(frozen=True, kw_only=True)
-class TSPFigures:
-    """Plot the optimality gap of runs against training steps and against instances.
-
-    Attributes:
-        runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
-            command wrote before stands for the runs that were given to it.
-        out: folder to write to; by default a new one in runs/.
-    """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction tsp."
-            )
-
-
-def tsp_figures(settings: TSPFigures) -> Path:
-    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder."""
-    gaps = read_gaps(settings.runs)
-    ranked = ranking(gaps)
-    place = {name: number for number, name in enumerate(ranked["estimator"])}
-    sampled = read_sampled(settings.runs, int(ranked["steps"].min()))
-    sampled.sort(key=lambda row: place[row.estimator])
-    folder = open_folder(settings, "tsp-figures", out=settings.out)
-    folder.write_csv("gaps.csv", gaps.to_dict("records"))
-    folder.write_csv("ranking.csv", ranked.to_dict("records"))
-    folder.write_text("ranking.md", ranking_table(ranked))
-    if sampled:
-        folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
-        folder.write_text("sampled.md", sampled_table(sampled))
-    for axis in ("steps", "instances"):
-        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis))
-    print(ranked.to_string(index=False))
-    print(f"The figures are in {folder.path}")
-    return folder.path
 
 
 class Gap(NamedTuple):
@@ -213,24 +159,3 @@ def sampled_table(sampled: Sequence[Sampled]) -> str:
         for row in sampled
     ]
     return markdown(["estimator", "runs", "mean log p of the tours", "mean length"], rows)
-
-
-def gap_figure(gaps: pd.DataFrame, axis: str, window: int = 3) -> Figure:
-    """Plot the gaps of ``gaps.csv`` against steps or instances: a thin line for each run, a thick mean.
-
-    A point averages a window of validations if every run has ten or more.
-    """
-    figure, axes = panels(9.0, 4.4)
-    ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
-    runs = trained.groupby(["estimator", "seed"])["gap"]
-    window = window if runs.size().min() >= FEWEST else 1
-    smooth = trained.assign(gap=runs.transform(lambda gap: smoothed(gap.tolist(), window)))
-    for name in in_order(smooth["estimator"]):
-        draw_runs(ax, smooth[smooth["estimator"] == name], axis, "gap", appearance(name))
-    logarithmic(ax, trained["gap"])
-    if axis == "instances":
-        ax.xaxis.set_major_formatter(EngFormatter())  # 500 k, 1 M
-    ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
-    averaged = f"means of {window} validations" if window > 1 else None
-    legend_beside(ax, (1.0, 0.5), "center left", averaged)
-    return figure

@@ -202,3 +202,47 @@ class TSPVariance(ResumableSettings):
                 f"estimators is {self.estimators}; expected rloo among them, since the variance "
                 "of the others is compared with it. Add it."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPSolve:
+    """Find tours by greedy decoding, samples without replacement and beam search, and draw them.
+
+    Attributes:
+        model: the model.safetensors of a run of python -m reproduction tsp.
+        instances: .npz with an array 'instances' (n, nodes, 2).
+        k: number of tours of which the shortest is taken.
+        seed: seed of the samples.
+        optimal: also find the lengths of the shortest tours, exactly.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    model: tyro.conf.Positional[Path]
+    instances: tyro.conf.Positional[Path]
+    k: int = 16
+    seed: int = 0
+    optimal: bool = False
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "k")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPFigures:
+    """Plot the optimality gap of runs against training steps and against instances.
+
+    Attributes:
+        runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
+            command wrote before stands for the runs that were given to it.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction tsp."
+            )

@@ -1,22 +1,15 @@
-"""The tables and the figure of the gradient variance during training."""
+"""The tables of the gradient variance during training: ratios to RLOO, and their form in Markdown."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.drawing import draw_errors, legend_below, panels
+from reproduction.harness.appearance import appearance
 from reproduction.harness.tables import markdown
 from reproduction.tsp.settings import TSPVariance
 
 USUAL = appearance("rloo").label
-RATIOS = {
-    "relative_variance": f"variance / variance of {USUAL}",
-    "relative_squared_bias": f"squared bias / variance of {USUAL}",
-}
 MISSING = "–"  # an estimator that was not measured on a model
 POLICY = {
     "log_p": ("mean log p of a tour", "{:.3f} ± {:.1g}"),
@@ -73,44 +66,3 @@ def _policies(policies: pd.DataFrame) -> list[list[str]]:
         errors = rows.get(f"{column}_error", rows[column])  # unused where the form has one place
         lines.append([name, *map(form.format, rows[column], errors)])
     return lines
-
-
-def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with: str) -> Figure:
-    """Plot variances and squared biases over the variance of RLOO, and the policies.
-
-    Error bars are two standard errors. Numbers that are not above 0 by as much have no place on a
-    logarithmic axis.
-    """
-    figure, axes = panels(8.0, 9.6, rows=3, sharex=True)
-    *ratio_axes, last = axes[:, 0]
-    for ax, (column, title) in zip(ratio_axes, RATIOS.items(), strict=True):
-        _ratio_panel(ax, measured.sort_values("step"), column)
-        ax.set(title=title, yscale="log")
-    _policy_panel(last, policies.sort_values("step"))
-    steps = sorted(policies["step"])
-    last.set_xscale("symlog", linthresh=min((s for s in steps if s), default=1), linscale=0.5)
-    last.set_xticks(steps, [f"{step}" for step in steps])
-    last.set_xticks([], minor=True)
-    last.set_xlabel(f"steps of training with {trained_with}")
-    legend_below(figure, ratio_axes[0])
-    return figure
-
-
-def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str) -> None:
-    for name in in_order(measured["estimator"]):
-        look = appearance(name)
-        if column == "relative_squared_bias" and look.line != "-.":  # it is unbiased
-            continue
-        error = f"{column}_error"
-        mine = measured[(measured["estimator"] == name) & (measured[column] > 2 * measured[error])]
-        draw_errors(ax, mine["step"], mine[column], mine[error], look)
-
-
-def _policy_panel(ax: Axes, policies: pd.DataFrame) -> None:
-    other, (blue, red) = ax.twinx(), ("#0072b2", "#d55e00")
-    ax.plot(policies["step"], policies["duplicates"], "o-", color=blue)
-    ax.set_ylabel("share of duplicate tours", color=blue)
-    ax.set_ylim(0.0, 1.1 * policies["duplicates"].max() or 1.0)
-    other.plot(policies["step"], policies["log_p"], "s--", color=red)
-    other.set_ylabel("mean log p of a tour", color=red)
-    other.spines["top"].set_visible(False)

@@ -1,4 +1,4 @@
-"""The commands ``vae`` and ``vae-variance``: train a model, and measure gradients on the way."""
+"""The commands ``vae``, ``vae-variance`` and ``vae-figures``: train, measure and compare models."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from accelerate import PartialState
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
+from reproduction.harness.folder import open_folder
 from reproduction.harness.images import load
 from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models
 from reproduction.harness.settings import read_settings
 from reproduction.harness.training import run
-from reproduction.vae.figures import variance_figure
-from reproduction.vae.settings import VAESettings, VAEVariance
+from reproduction.vae.curves import elbo_table, read_curves, short_names
+from reproduction.vae.figures import curves_figure, images_figure, variance_figure
+from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
 from reproduction.vae.variance import Subject, cases, comparisons, measure, variance_table
 
@@ -52,4 +54,20 @@ def vae_variance(settings: VAEVariance) -> Path:
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
     folder.write_figure("variance.png", variance_figure(pd.DataFrame(measured), trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def vae_figures(settings: VAEFigures) -> Path:
+    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run."""
+    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
+    curves = [read_curves(path, name, settings.smoothing) for name, path in runs.items()]
+    points = pd.concat(curves, ignore_index=True)
+    images = {name: images_figure(path, settings.data_dir) for name, path in runs.items()}
+    folder = open_folder(settings, "vae-figures", out=settings.out)
+    folder.write_csv("curves.csv", points.to_dict("records"))
+    folder.write_text("curves.md", elbo_table(points))
+    folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
+    for name, figure in images.items():
+        folder.write_figure(f"images-{name}.png", figure)
+    print(f"The figures are in {folder.path}")
     return folder.path

@@ -1,15 +1,13 @@
-"""Figures of the VAE, and the command ``vae-figures``: curves, the variance during training, and images."""
+"""Figures of the VAE: training curves, the variance during training, and images of a model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import torch
-import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -17,22 +15,11 @@ from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import draw_errors, legend_beside, panels
-from reproduction.harness.errors import UserError, check_at_least
-from reproduction.harness.folder import open_folder
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
-from reproduction.vae.curves import (
-    Group,
-    by_domain,
-    common_details,
-    elbo_table,
-    grouped,
-    read_curves,
-    short_names,
-    spread,
-)
+from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
 from reproduction.vae.model import CategoricalVAE
 from reproduction.vae.published import PAPER
 from reproduction.vae.settings import VAESettings
@@ -40,48 +27,6 @@ from reproduction.vae.task import make_vae
 
 SPLITS = {"train": "training", "valid": "validation"}
 COLUMNS = 12  # images of a row
-
-
-@dataclass(frozen=True, kw_only=True)
-class VAEFigures:
-    """Plot training and validation curves of runs, and draw images that their models make.
-
-    Runs that differ in their seed alone share an entry of the legend and a row of the table.
-
-    Attributes:
-        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions.
-        smoothing: number of neighbouring points that the smoothed curves average.
-        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
-    """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    smoothing: int = 5
-    data_dir: Path | None = None
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "smoothing")
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction vae."
-            )
-
-
-def vae_figures(settings: VAEFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run."""
-    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
-    curves = [read_curves(path, name, settings.smoothing) for name, path in runs.items()]
-    points = pd.concat(curves, ignore_index=True)
-    images = {name: images_figure(path, settings.data_dir) for name, path in runs.items()}
-    folder = open_folder(settings, "vae-figures", out=settings.out)
-    folder.write_csv("curves.csv", points.to_dict("records"))
-    folder.write_text("curves.md", elbo_table(points))
-    folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
-    for name, figure in images.items():
-        folder.write_figure(f"images-{name}.png", figure)
-    print(f"The figures are in {folder.path}")
-    return folder.path
 
 
 def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:

@@ -122,3 +122,29 @@ class VAEVariance(ResumableSettings):
     def before(self) -> int:
         """The number of repetitions on the models before the last."""
         return self.repetitions_before or self.repetitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAEFigures:
+    """Plot training and validation curves of runs, and draw images that their models make.
+
+    Runs that differ in their seed alone share an entry of the legend and a row of the table.
+
+    Attributes:
+        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions.
+        smoothing: number of neighbouring points that the smoothed curves average.
+        data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    smoothing: int = 5
+    data_dir: Path | None = None
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "smoothing")
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of python -m reproduction vae."
+            )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.bernoulli.command import BernoulliSettings, bernoulli
+from reproduction.bernoulli.command import bernoulli
+from reproduction.bernoulli.settings import BernoulliSettings
 from reproduction.harness.errors import UserError
 
 NAMES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reproduction.bernoulli.command import BernoulliSettings
+from reproduction.bernoulli.settings import BernoulliSettings
 from reproduction.harness.errors import UserError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from reproduction.tsp.ranking import gap_figure, ranking, ranking_table
+from reproduction.tsp.figures import gap_figure
+from reproduction.tsp.ranking import ranking, ranking_table
 
 
 def gaps_of(

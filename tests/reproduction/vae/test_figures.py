@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from reproduction.harness.errors import UserError
+from reproduction.vae.command import vae_figures
 from reproduction.vae.curves import read_curves
-from reproduction.vae.figures import VAEFigures, curves_figure, vae_figures
+from reproduction.vae.figures import curves_figure
+from reproduction.vae.settings import VAEFigures
 
 
 def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ from swor.samplers.distributions import factorized
 from swor.types import Cost
 
 WARM_UP = 500  # training steps of an estimator before it is measured
+OBSERVED = 16  # estimates one after the other between two calls of an observer
 
 
 @dataclass(frozen=True)
@@ -110,23 +111,44 @@ def gradient_moments(
         | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
         | https://doi.org/10.1080/00401706.1962.10490022
     """
+    wanted = list(parameters)
+    return measure(
+        lookup(estimator), f, dist, wanted, k, repeats, generator, method=method, warm_up=warm_up
+    )
+
+
+def measure(
+    estimator: EstimatorLike,
+    f: Cost,
+    dist: Distribution,
+    parameters: Sequence[Tensor],
+    k: int,
+    repeats: int,
+    generator: torch.Generator | None,
+    *,
+    method: Method = "auto",
+    warm_up: int = WARM_UP,
+    observe: Callable[[Tensor], None] = lambda gradients: None,
+) -> GradientMoments:
+    """Measure as :func:`gradient_moments`, and pass all gradients (n, parameters) to an observer."""
     check_count("repeats", repeats)
     if repeats < 2:
         raise ValueError(
             "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
         )
-    wanted = list(parameters)
-    _check_parameters(wanted)
-    found = lookup(estimator)
-    chosen = choose(method, found, f, dist, wanted)
-    ready, steps = prepare(found, f, dist, k, warm_up, generator)
+    _check_parameters(parameters)
+    chosen = choose(method, estimator, f, dist, parameters)
+    ready, steps = prepare(estimator, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped
-    draw = make(ready, f, dist, wanted, k, generator)
-    size = _chunk(dist, wanted, k)
-    values, gradients = start(1, wanted[0].device), start(count(wanted), wanted[0].device)
+    draw = make(ready, f, dist, parameters, k, generator)
+    size = _chunk(dist, parameters, k)
+    size = size if chosen == "batch" else min(size, OBSERVED)
+    device = parameters[0].device
+    values, gradients = start(1, device), start(count(parameters), device)
     for begin in range(0, repeats, size):
         value, gradient = draw(min(size, repeats - begin))
         values, gradients = update(values, value.unsqueeze(-1)), update(gradients, gradient)
+        observe(gradient)
     return _result(values, gradients, chosen, steps)
 
 

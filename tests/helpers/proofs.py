@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import permutations, product
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from swor.types import Cost, Scheme
 LOGITS = torch.tensor([[0.3, -0.8, 0.5], [1.1, 0.2, -0.4]], dtype=torch.float64)
 WEIGHTS = torch.tensor([1.0, -0.7, 0.4, 1.6, 0.9, -1.3], dtype=torch.float64)
 PSI = 0.6
+COMBINATIONS = 60_000  # the largest number of terms of a sum
 
 DISTRIBUTIONS: dict[str, tuple[Tensor, Callable[[Tensor], Distribution]]] = {
     "categorical": (LOGITS[0], lambda t: Categorical(logits=t, validate_args=False)),
@@ -49,6 +51,13 @@ DISTRIBUTIONS: dict[str, tuple[Tensor, Callable[[Tensor], Distribution]]] = {
     ),
 }
 
+SEVEN = torch.tensor([0.3, -0.8, 0.5, 1.1, 0.2, -0.4, 0.9], dtype=torch.float64)
+ALL = {
+    **DISTRIBUTIONS,
+    "seven": (SEVEN, lambda t: Categorical(logits=t, validate_args=False)),
+}
+"""Also those that are large enough for seven distinct samples."""
+
 
 def cost(psi: Tensor, event_axes: int) -> Cost:
     """A smooth cost in which the variables interact, with a parameter for every batch element."""
@@ -72,7 +81,7 @@ class Problem:
         dtype: torch.dtype = torch.float64,
         logits: Tensor | None = None,
     ) -> None:
-        default, make = DISTRIBUTIONS[name]
+        default, make = ALL[name]
         logits = (default if logits is None else logits).to(dtype)
         self.logits = logits.expand((*batch, *logits.shape)).clone().requires_grad_()
         self.psi = torch.full(batch, PSI, dtype=dtype, requires_grad=True)
@@ -97,6 +106,23 @@ def exact(name: str) -> Tensor:
 Generator = torch.Generator | None
 
 
+class Law(NamedTuple):
+    """Which samples of a scheme are gone through.
+
+    Attributes:
+        ordered: every order of a sample, or each set, or multiset, once.
+        kappa: every threshold of a sample without replacement, or none.
+        reverse: each in reverse order.
+    """
+
+    ordered: bool
+    kappa: bool
+    reverse: bool = False
+
+
+WHOLE = Law(ordered=True, kappa=True)
+
+
 class AllDraws:
     """Stands in for the samplers, and goes through every combination of what they could draw.
 
@@ -106,9 +132,16 @@ class AllDraws:
     Args:
         sizes: the number of options at every draw; None to find them out with the first options.
         position: the number of the combination.
+        law: which samples of a scheme to go through.
     """
 
-    def __init__(self, sizes: list[int] | None = None, position: int | None = None) -> None:
+    def __init__(
+        self,
+        sizes: list[int] | None = None,
+        position: int | None = None,
+        law: Law = WHOLE,
+    ) -> None:
+        self.law = law
         self.recording = sizes is None
         self.sizes: list[int] = sizes or []
         self.total = math.prod(self.sizes)
@@ -126,13 +159,14 @@ class AllDraws:
         self.stride *= options
         return digit
 
-    def _options(self, log_probs: Tensor, rows: Callable[[int], list[tuple[int, ...]]]) -> Tensor:
-        """Choose a row for each of the variables that are drawn together."""
-        lead = log_probs.shape[:-1] if self._together else log_probs.shape[1:-1]
-        every = torch.tensor(rows(lead.numel()))
-        chosen = every[self._choose(len(every))]
-        shape = lead if self._together else (len(chosen), *lead)
-        return chosen.reshape(*shape, -1)
+    def _lead(self, log_probs: Tensor) -> torch.Size:
+        """The axes of the variables that are drawn together."""
+        return log_probs.shape[:-1] if self._together else log_probs.shape[1:-1]
+
+    def _rows(self, log_probs: Tensor, chosen: Tensor) -> Tensor:
+        """Give every variable its part of the rows that were chosen, (combinations, variables · k)."""
+        lead = self._lead(log_probs)
+        return chosen.reshape(*(lead if self._together else (len(chosen), *lead)), -1)
 
     @property
     def _together(self) -> bool:
@@ -146,9 +180,11 @@ class AllDraws:
         )
 
     def independent(self, log_probs: Tensor, k: int, generator: Generator) -> Tensor:
-        value = self._options(
-            log_probs, lambda n: list(product(range(log_probs.shape[-1]), repeat=n * k))
-        )
+        c, places = log_probs.shape[-1], self._lead(log_probs).numel() * k
+        option = self._choose(c**places)
+        # The first options are all 0, and the number of options may be too large for a tensor.
+        digits = [option if self.recording else option // c**i % c for i in range(places)]
+        value = self._rows(log_probs, torch.stack(digits, dim=-1))
         self._count(log_probs.gather(-1, value))
         return value
 
@@ -156,11 +192,9 @@ class AllDraws:
         self, log_probs: Tensor, k: int, *, generator: Generator = None
     ) -> swor.Sample:
         orders = list(permutations(range(log_probs.shape[-1]), k))
-
-        def rows(n: int) -> list[tuple[int, ...]]:
-            return [sum(combination, ()) for combination in product(orders, repeat=n)]
-
-        value = self._options(log_probs, rows)
+        together = list(product(orders, repeat=self._lead(log_probs).numel()))
+        every = torch.tensor([sum(combination, ()) for combination in together])
+        value = self._rows(log_probs, every[self._choose(len(every))])
         log_p = log_probs.gather(-1, value)
         log_rest = log_mass_outside(log_probs.detach(), value)
         order = log_prob_ordered(log_p.detach(), log_rest)
@@ -171,13 +205,15 @@ class AllDraws:
         """Every sample of a scheme, thresholds included."""
         domain = support(dist)
         log_probs = domain.log_p.detach().reshape(-1, domain.log_p.shape[-1])
-        every = all_samples(log_probs[0], k, scheme)  # all elements of the batch are alike
+        ordered, kappa, reverse = self.law
+        every = all_samples(log_probs[0], k, scheme, ordered=ordered, kappa=kappa)  # all are alike
         elements = len(log_probs) if self._together else 1
         combinations = list(product(range(len(every.probability)), repeat=elements))
         chosen = torch.tensor(combinations)[self._choose(len(combinations))]
         row = chosen[0] if self._together else chosen[:, 0]
         self._count(every.probability[row].log().unsqueeze(-1))
         index = every.sample.value[row]
+        index = index.flip(-1) if reverse else index
         event = domain.value.shape[2:]
         place = index.reshape(*index.shape, *(1 for _ in event))
         chosen_parts = {
@@ -206,11 +242,13 @@ def scripted(draws: AllDraws) -> Iterator[None]:
 Estimate = Callable[..., Tensor]
 
 
-def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) -> list[int]:
+def draws_of(
+    estimate: Estimate, name: str, k: int, batch: int | None = None, law: Law = WHOLE
+) -> list[int]:
     """The number of options at every draw of an estimate, which may have no other randomness."""
     results = []
     for seed in range(3):
-        trial = AllDraws(position=None if batch is None else 0)
+        trial = AllDraws(position=None if batch is None else 0, law=law)
         with torch.random.fork_rng(), scripted(trial):
             torch.manual_seed(seed)
             problem = Problem(name, batch or 1)
@@ -221,21 +259,54 @@ def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) ->
     return trial.sizes
 
 
-def expected(estimate: Estimate, name: str, k: int) -> Tensor:
-    """The mean of an estimate and of its gradient over all draws: a finite sum."""
-    draws = AllDraws(draws_of(estimate, name, k))
+def law_of(estimate: Estimate, name: str, k: int) -> Law:
+    """The fewest samples to go through: no orders or thresholds that the estimate does not depend on."""
+    kappa = _needs_thresholds(estimate, name, k)
+    once = Law(ordered=False, kappa=kappa)
+    sizes = draws_of(estimate, name, k, law=once)
+    if math.prod(sizes) > COMBINATIONS:
+        return Law(ordered=True, kappa=kappa)
+    (_, one), (_, other) = (
+        _every(estimate, name, k, sizes, once._replace(reverse=reverse))
+        for reverse in (False, True)
+    )
+    same = torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    return once if same else Law(ordered=True, kappa=kappa)
+
+
+def _needs_thresholds(estimate: Estimate, name: str, k: int) -> bool:
+    try:
+        draws_of(estimate, name, k, law=Law(ordered=True, kappa=False))
+    except ValueError as error:
+        assert "kappa" in str(error)
+        return True
+    return False
+
+
+def _every(
+    estimate: Estimate, name: str, k: int, sizes: list[int], law: Law
+) -> tuple[Tensor, Tensor]:
+    """The probability of every combination of draws, and the estimate with its gradient."""
+    draws = AllDraws(sizes, law=law)
     with scripted(draws):
         problem = Problem(name, draws.total)
         moments = problem.moments(copy.deepcopy(estimate)(problem.f, problem.dist, k))
-    return _mean(draws.log_probability.exp().expand(len(moments)), moments)
+    return draws.log_probability.exp().expand(len(moments)), moments
 
 
-def expected_in_batch(estimate: Estimate, name: str, k: int, batch: int = 2) -> Tensor:
+def expected(estimate: Estimate, name: str, k: int, law: Law = WHOLE) -> Tensor:
+    """The mean of an estimate and of its gradient over all draws: a finite sum."""
+    return _mean(*_every(estimate, name, k, draws_of(estimate, name, k, law=law), law))
+
+
+def expected_in_batch(
+    estimate: Estimate, name: str, k: int, law: Law = WHOLE, batch: int = 2
+) -> Tensor:
     """As :func:`expected`, for an estimate that mixes the elements of a batch: (batch, …)."""
-    sizes = draws_of(estimate, name, k, batch)
+    sizes = draws_of(estimate, name, k, batch, law)
     probabilities, moments = [], []
     for position in range(math.prod(sizes)):
-        draws = AllDraws(sizes, position)
+        draws = AllDraws(sizes, position, law)
         with scripted(draws):
             problem = Problem(name, batch)
             estimated = copy.deepcopy(estimate)(problem.f, problem.dist, k)

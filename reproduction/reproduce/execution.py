@@ -47,7 +47,7 @@ def processes(backend: Backend, jobs: int, address: str | None) -> Iterator[None
         except ModuleNotFoundError as error:
             raise UserError(
                 f"the backend {backend!r} needs the package {error.name!r}, which is not "
-                "installed. Install it with: pip install 'swor[cluster]'"
+                f"installed. Install it with: pip install {error.name}"
             ) from error
         stack.enter_context(parallel_config(backend, n_jobs=jobs))
         yield

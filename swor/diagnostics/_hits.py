@@ -11,7 +11,7 @@ import math
 import torch
 from torch.distributions import Distribution
 
-from swor.diagnostics.moments import GradientMoments
+from swor.diagnostics._streaming import GradientMoments
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.samplers.distributions import factorized
 from swor.types import Sample, Scheme
@@ -69,4 +69,4 @@ def _weighs_by_probability(estimator: Estimator) -> bool:
     log_p = torch.tensor([RARE, 1.0 - 2.0 * RARE], dtype=torch.float64).log()
     rest = log_p[0]
     drawn = Sample(log_p, log_p, rest, rest, scheme=Scheme.WITHOUT_REPLACEMENT)
-    return float(estimator.rule(drawn).weight[0]) < RARE**0.5
+    return float(estimator.rule(drawn).weight[0]) < math.sqrt(RARE)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from swor.diagnostics._bias import SquaredBias
-from swor.diagnostics.moments import GradientMoments
+from swor.diagnostics._streaming import GradientMoments
 
 
 @dataclass(frozen=True)

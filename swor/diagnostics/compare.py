@@ -17,8 +17,9 @@ from swor.diagnostics._gradients import count, looped
 from swor.diagnostics._hits import enough
 from swor.diagnostics._performance import ComparedEstimator, Performance
 from swor.diagnostics._progress import Advance, progress_bar
+from swor.diagnostics._streaming import GradientMoments
 from swor.diagnostics.comparison import Comparison
-from swor.diagnostics.moments import WARM_UP, GradientMoments, lookup, measure, prepare
+from swor.diagnostics.moments import WARM_UP, lookup, measure, prepare
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
 from swor.samplers.distributions import sample

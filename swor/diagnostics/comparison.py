@@ -130,9 +130,7 @@ class Comparison:
     def _notes(self) -> list[str]:
         measured = [m for row in self.rows for m in (row.at_k, row.at_evaluations)]
         too_many = [row.name for row in self.rows if row.at_evaluations is None]
-        truth = (
-            "exact gradient" if self.exact else "mean of the estimators that are proven unbiased"
-        )
+        truth = "exact one" if self.exact else "mean of the unbiased ones"
         notes = [
             "log variance: the log of the summed variances of all parameters; -inf is below rounding",
             f"log bias²: the log of the squared distance of the mean gradient to the {truth}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch.distributions import Distribution
 
 from swor._checks import check_count
 from swor.diagnostics._gradients import NUMBERS, Method, batched, choose, count, looped
-from swor.diagnostics._streaming import Stream, start, update
+from swor.diagnostics._streaming import GradientMoments, gradient_moments_of, start, update
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
 from swor.estimators.warm_up import warm_up as warm_up_estimator
@@ -20,39 +19,6 @@ from swor.types import Cost
 
 WARM_UP = 500  # training steps of an estimator before it is measured
 OBSERVED = 16  # estimates one after the other between two calls of an observer
-
-
-@dataclass(frozen=True)
-class GradientMoments:
-    """Moments of an estimate and of its gradient, averaged over the batch, with standard errors.
-
-    Attributes:
-        mean: the mean of the gradient, (parameters,): all parameters, flattened and concatenated.
-        mean_error: its standard error, (parameters,).
-        variance: the variance of the gradient, (parameters,).
-        variance_error: its standard error, (parameters,).
-        trace: the sum of the variances, ().
-        trace_error: its standard error, ().
-        value: the mean of the estimate of E[f], ().
-        value_error: its standard error, ().
-        value_variance: the variance of the estimate of E[f], ().
-        repeats: the number of estimates.
-        method: "batch" or "loop", whichever was used.
-        warm_up: the number of steps for which the estimator was trained before; 0 if it does not learn.
-    """
-
-    mean: Tensor
-    mean_error: Tensor
-    variance: Tensor
-    variance_error: Tensor
-    trace: Tensor
-    trace_error: Tensor
-    value: Tensor
-    value_error: Tensor
-    value_variance: Tensor
-    repeats: int
-    method: str
-    warm_up: int = 0
 
 
 def gradient_moments(
@@ -149,7 +115,7 @@ def measure(
         value, gradient = draw(min(size, repeats - begin))
         values, gradients = update(values, value.unsqueeze(-1)), update(gradients, gradient)
         observe(gradient)
-    return _result(values, gradients, chosen, steps)
+    return gradient_moments_of(values, gradients, chosen, steps)
 
 
 def prepare(
@@ -180,23 +146,6 @@ def lookup(estimator: str | EstimatorLike) -> EstimatorLike:
             "callable (f, dist, k, *, generator) -> (*batch,)."
         )
     return ESTIMATORS[estimator]
-
-
-def _result(values: Stream, gradients: Stream, method: str, warm_up: int) -> GradientMoments:
-    return GradientMoments(
-        gradients.mean,
-        gradients.mean_error,
-        gradients.variance,
-        gradients.variance_error,
-        gradients.total,
-        gradients.total_error,
-        values.mean.squeeze(),
-        values.mean_error.squeeze(),
-        values.total,
-        gradients.seen,
-        method,
-        warm_up,
-    )
 
 
 def _check_parameters(parameters: Sequence[Tensor]) -> None:

@@ -3,51 +3,23 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import pytest
 import torch
-from proofs import (
-    DISTRIBUTIONS,
-    Estimate,
-    Problem,
-    draws_of,
-    exact,
-    expected,
-    expected_in_batch,
-    z_scores,
-)
+from declarations import FEWER, LARGEST_K, made, prove
+from proofs import DISTRIBUTIONS, Problem
 from torch import Tensor, nn
 
 import swor
+from swor.estimators.baselines import Baseline, BaselineInputs
 from swor.estimators.estimator import Estimator, lift
 from swor.estimators.score_function import ScoreFunctionEstimator
-from swor.samplers.distributions import factorized
 
 NAMES = list(swor.ESTIMATORS)
-SMALL = ("categorical", "one_hot", "bernoulli", "two_categories")
-PRODUCTS = ("categoricals", "one_hots", "bernoullis", "square")
-COMBINATIONS = 60_000  # the largest number of terms of a sum
-BIAS, ROUNDING = 1e-4, 1e-12
-FAR, NEAR = 8.0, 4.0  # standard errors: a bias, and none
-
-
-def made(entry: Estimator, name: str) -> Estimate:
-    """The estimator with a state as training might leave it: unbiased means unbiased for any."""
-    problem = Problem(name, 1)
-    estimate = entry.make(problem.dist, generator=torch.Generator().manual_seed(0))
-    if isinstance(estimate, nn.Module):
-        noise = torch.Generator().manual_seed(1)
-        estimate(problem.f, problem.dist, 1, generator=noise)  # to remember
-        with torch.no_grad():
-            for parameter in estimate.parameters():
-                parameter += 0.3 * torch.randn(
-                    parameter.shape, generator=noise, dtype=parameter.dtype
-                )
-    return estimate
 
 
 def sizes(entry: Estimator, name: str) -> list[int]:
@@ -56,52 +28,9 @@ def sizes(entry: Estimator, name: str) -> list[int]:
     return sorted({k for k in (1, 2, 3, largest) if k <= largest})
 
 
-def cases(entry: Estimator, names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Distributions and k for which all draws can be enumerated."""
-    for name in names:
-        if not entry.defined_for(Problem(name).dist):
-            continue
-        outcomes = factorized(Problem(name).dist).outcomes
-        for k in (k for k in sizes(entry, name) if outcomes**k <= 100):
-            batch = 2 if entry.mixes_batch else None
-            combinations = math.prod(draws_of(made(entry, name), name, k, batch))
-            if combinations <= (100 if entry.mixes_batch else COMBINATIONS):
-                yield name, k
-
-
-def enumerated_bias(entry: Estimator, name: str, k: int) -> float:
-    """The largest bias of value and gradient, as a sum over all draws."""
-    mean = (expected_in_batch if entry.mixes_batch else expected)(made(entry, name), name, k)
-    return float((mean - exact(name)).abs().max())
-
-
-def sampled_bias(entry: Estimator, name: str, k: int) -> float:
-    """The largest bias of value and gradient in standard errors."""
-    return float(z_scores(made(entry, name), name, k, exact(name)).max())
-
-
-def prove(entry: Estimator) -> None:
-    """Prove that an entry is unbiased, or show that it is biased, in the way that it declares."""
-    if entry.proof == "enumeration":
-        biases = {case: enumerated_bias(entry, *case) for case in cases(entry, SMALL + PRODUCTS)}
-        none, some = ROUNDING, BIAS
-    elif entry.proof == "z-score":
-        some_names = ("categorical", "one_hot", "bernoulli", "one_hots", "square")
-        defined = [name for name in some_names if entry.defined_for(Problem(name).dist)]
-        biases = {(name, 1): sampled_bias(entry, name, 1) for name in defined}
-        none, some = NEAR, FAR
-    else:
-        raise AssertionError(f"the entry declares the proof {entry.proof!r}")
-    assert biases, "there is no case to prove anything with"
-    if entry.unbiased:
-        assert max(biases.values()) < none, f"declared unbiased: {biases}"
-    else:
-        assert max(biases.values()) > some, f"declared biased, and not shown to be: {biases}"
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_bias_is_as_declared(name: str) -> None:
-    prove(swor.ESTIMATORS[name])
+    prove(swor.ESTIMATORS[name], FEWER.get(name, LARGEST_K))
 
 
 def baseline_knows_the_sample(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
@@ -115,10 +44,14 @@ def twice_too_large(sample: swor.Sample) -> swor.Weights:
     return replace(weights, weight=2.0 * weights.weight)
 
 
-def own_cost_in_the_mean(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
-    drawn = swor.sample(dist, k, replacement=True, generator=generator)
-    cost = f(drawn.value)
-    return swor.rloo(drawn).loss(cost, baseline=cost.mean().detach())
+@dataclass(frozen=True)
+class OwnCostInTheMean(Baseline):
+    """The mean cost of the whole batch, from which the own cost was not left out."""
+
+    mixes_batch: ClassVar[bool] = True
+
+    def _compute(self, inputs: BaselineInputs) -> Tensor:
+        return inputs.cost.mean()
 
 
 def draws_by_itself(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
@@ -133,42 +66,109 @@ def draws_by_itself_as_well(f, dist, k, *, generator=None):  # type: ignore[no-u
     return 0.5 * (swor.ESTIMATORS["rloo"](f, dist, k) + draws_by_itself(f, dist, k))
 
 
+def wrong_at_seven(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An estimator that is right for every k but one."""
+
+    def estimate(f, dist, k, *, generator=None):  # type: ignore[no-untyped-def]
+        return (1.1 if k == 7 else 1.0) * right(f, dist, k, generator=generator)
+
+    return estimate
+
+
+def set_wrong_at_seven(sample: swor.Sample) -> swor.Weights:
+    return twice_too_large(sample) if sample.k == 7 else swor.unordered_set(sample)
+
+
+@dataclass(frozen=True)
+class TooManySamples(Baseline):
+    """A baseline that can be enumerated, and is right, with one sample only."""
+
+    def _compute(self, inputs: BaselineInputs) -> Tensor:
+        k = inputs.cost.shape[-1]
+        other = inputs.sampled(1 if k == 1 else 20).mean(-1, keepdim=True)
+        return other if k == 1 else other + inputs.cost
+
+
+with_baseline = partial(
+    lift, swor.rloo, swor.Scheme.WITH_REPLACEMENT, unbiased=True, equation="none"
+)
+without_replacement = partial(
+    lift, scheme=swor.Scheme.WITHOUT_REPLACEMENT, unbiased=True, equation="none"
+)
+enumerated = partial(Estimator, equation="none", proof="enumeration")
+
 WRONG = {
-    "said to be biased, and random in the sum": Estimator(
-        False, "none", draws_by_itself, proof="enumeration"
+    "said to be biased, and random in the sum": (
+        "no draw was intercepted",
+        enumerated(False, function=draws_by_itself),
     ),
-    "said to be biased, and partly random in the sum": Estimator(
-        False, "none", draws_by_itself_as_well, proof="enumeration"
+    "said to be biased, and partly random in the sum": (
+        "some draws were not intercepted",
+        enumerated(False, function=draws_by_itself_as_well),
     ),
-    "a wrong callable, enumerated": Estimator(
-        True, "none", baseline_knows_the_sample, proof="enumeration"
+    "a wrong callable, enumerated": (
+        "declared unbiased",
+        enumerated(True, function=baseline_knows_the_sample),
     ),
-    "a wrong rule, enumerated": lift(
-        twice_too_large, swor.Scheme.WITHOUT_REPLACEMENT, unbiased=True, equation="none"
+    "a wrong rule, enumerated": ("declared unbiased", without_replacement(twice_too_large)),
+    "a wrong mixture of a batch, enumerated": (
+        "declared unbiased",
+        with_baseline(baseline=OwnCostInTheMean()),
     ),
-    "a wrong mixture of a batch, enumerated": Estimator(
-        True, "none", own_cost_in_the_mean, proof="enumeration", mixes_batch=True
+    "a callable that is wrong for one k, enumerated": (
+        "declared unbiased",
+        enumerated(True, function=wrong_at_seven(swor.ESTIMATORS["rloo"])),
     ),
-    "wrong, sampled": replace(swor.ESTIMATORS["straight_through"], unbiased=True),
-    "a wrong scale, sampled": Estimator(
-        True,
-        "none",
-        lambda f, dist, k, generator=None: 1.1 * swor.arsm(f, dist, k, generator=generator),
-        proof="z-score",
+    "a rule that is wrong for one k, enumerated": (
+        "declared unbiased",
+        without_replacement(set_wrong_at_seven),
     ),
-    "unbiased and said to be biased, enumerated": replace(
-        swor.ESTIMATORS["unordered_set"], unbiased=False
+    "a baseline that is not enumerated, and wrong": (
+        r"no case to prove anything with for k in \{2, 3, 4, 5, 6, 7\}",
+        with_baseline(baseline=TooManySamples()),
     ),
-    "unbiased and said to be biased, sampled": replace(swor.ESTIMATORS["arsm"], unbiased=False),
-    "unbiased without a proof": replace(swor.ESTIMATORS["rloo"], proof=None),
-    "defined for nothing": replace(swor.ESTIMATORS["rloo"], defined_for=lambda dist: False),
+    "wrong, sampled": (
+        "declared unbiased",
+        replace(swor.ESTIMATORS["straight_through"], unbiased=True),
+    ),
+    "a wrong scale, sampled": (
+        "declared unbiased",
+        Estimator(
+            True,
+            "none",
+            lambda f, dist, k, generator=None: 1.1 * swor.arsm(f, dist, k, generator=generator),
+            proof="z-score",
+        ),
+    ),
+    "wrong for one k, sampled": (
+        "declared unbiased",
+        replace(swor.ESTIMATORS["arsm"], function=wrong_at_seven(swor.arsm)),
+    ),
+    "unbiased and said to be biased, enumerated": (
+        "declared biased",
+        replace(swor.ESTIMATORS["unordered_set"], unbiased=False),
+    ),
+    "unbiased and said to be biased, sampled": (
+        "declared biased",
+        replace(swor.ESTIMATORS["arsm"], unbiased=False),
+    ),
+    "unbiased without a proof": (
+        "declares the proof None",
+        replace(swor.ESTIMATORS["rloo"], proof=None),
+    ),
+    "defined for nothing": (
+        "no case to prove anything",
+        replace(swor.ESTIMATORS["rloo"], defined_for=lambda dist: False),
+    ),
 }
+"""Entries that are wrong, and the part of the proof that notices it."""
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_entry_is_noticed(wrong: str) -> None:
-    with pytest.raises(AssertionError):
-        prove(WRONG[wrong])
+    message, entry = WRONG[wrong]
+    with pytest.raises(AssertionError, match=message):
+        prove(entry)
 
 
 def estimate_once(entry: Estimator, problem: Problem, k: int) -> tuple[Tensor, int]:

@@ -101,3 +101,9 @@ def test_the_table_is_strict():
     for citation in ("eq:label", "Raj 1956", "Raj (1956), Murthy (1957)"):
         with pytest.raises(ValueError, match="expected the form"):
             cite(citation)
+
+
+def test_messages_name_packages_that_can_be_installed() -> None:
+    """No release is on the index, so an error must not send anybody to its extras."""
+    sources = [path for name in ("swor", "reproduction") for path in (ROOT / name).rglob("*.py")]
+    assert not [path.name for path in sources if "pip install 'swor" in path.read_text("utf-8")]

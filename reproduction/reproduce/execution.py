@@ -65,7 +65,7 @@ def workers(backend: str, jobs: int, address: str | None = None) -> Iterator[Par
         except ModuleNotFoundError as error:
             raise UserError(
                 f"the backend {backend!r} needs the package {error.name!r}, which is not "
-                "installed. Install it with: pip install 'swor[cluster]'"
+                f"installed. Install it with: pip install {error.name}"
             ) from error
         stack.enter_context(parallel_config(backend, n_jobs=jobs))
         return_as = "list" if backend == "ray" else "generator_unordered"

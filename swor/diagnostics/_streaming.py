@@ -12,6 +12,7 @@ $d_i$ of a group are added up first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -106,4 +107,57 @@ def update(stream: Stream, x: Tensor) -> Stream:
         stream.fourths + d.square().sum(0),
         stream.total_fourths + d.sum(-1).square().sum(),
         stream.groups,
+    )
+
+
+@dataclass(frozen=True)
+class GradientMoments:
+    """Moments of an estimate and of its gradient, averaged over the batch, with standard errors.
+
+    Attributes:
+        mean: the mean of the gradient, (parameters,): all parameters, flattened and concatenated.
+        mean_error: its standard error, (parameters,).
+        variance: the variance of the gradient, (parameters,).
+        variance_error: its standard error, (parameters,).
+        trace: the sum of the variances, ().
+        trace_error: its standard error, ().
+        value: the mean of the estimate of E[f], ().
+        value_error: its standard error, ().
+        value_variance: the variance of the estimate of E[f], ().
+        repeats: the number of estimates.
+        method: "batch" or "loop", whichever was used.
+        warm_up: the number of steps for which the estimator was trained before; 0 if it does not learn.
+    """
+
+    mean: Tensor
+    mean_error: Tensor
+    variance: Tensor
+    variance_error: Tensor
+    trace: Tensor
+    trace_error: Tensor
+    value: Tensor
+    value_error: Tensor
+    value_variance: Tensor
+    repeats: int
+    method: str
+    warm_up: int = 0
+
+
+def gradient_moments_of(
+    values: Stream, gradients: Stream, method: str, warm_up: int
+) -> GradientMoments:
+    """Return the moments of estimates and of their gradients, given their streams."""
+    return GradientMoments(
+        gradients.mean,
+        gradients.mean_error,
+        gradients.variance,
+        gradients.variance_error,
+        gradients.total,
+        gradients.total_error,
+        values.mean.squeeze(),
+        values.mean_error.squeeze(),
+        values.total,
+        gradients.seen,
+        method,
+        warm_up,
     )

@@ -12,20 +12,21 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor._checks import check_count, check_k
-from swor.diagnostics._bias import Reference, exact_reference, mean_of, z_score
-from swor.diagnostics._gradients import looped
-from swor.diagnostics.comparison import ComparedEstimator, Comparison, Performance
-from swor.diagnostics.moments import (
-    WARM_UP,
-    GradientMoments,
-    gradient_moments,
-    lookup,
-    prepare,
-)
+from swor.diagnostics._bias import UNTESTED, Blocks, Reference, exact_gradient
+from swor.diagnostics._gradients import count, looped
+from swor.diagnostics._hits import enough
+from swor.diagnostics._performance import ComparedEstimator, Performance
+from swor.diagnostics._progress import Advance, progress_bar
+from swor.diagnostics._streaming import GradientMoments
+from swor.diagnostics.comparison import Comparison
+from swor.diagnostics.moments import WARM_UP, lookup, measure, prepare
 from swor.estimators.estimator import Estimator, EstimatorLike
+from swor.estimators.registry import ESTIMATORS
+from swor.samplers.distributions import sample
 from swor.types import Cost
 
 TIMED = 5
+INTERRUPTED = "was not measured before the interruption"
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,24 @@ def compare(
     repeats: int = 1000,
     warm_up: int = WARM_UP,
     generator: torch.Generator | None = None,
+    progress: bool = True,
 ) -> Comparison:
     r"""Measure bias, variance, evaluations and time of estimators on your own model.
 
     The variance is $\log \text{tr} \, \text{Cov}[\nabla]$, measured by :func:`swor.gradient_moments`, both at
     equal k and at equal numbers of evaluations of f. In the second case, each estimator has the largest k
-    that does not need more evaluations. The bias is a z-score of the mean gradient, relative to the exact
-    gradient if the domain can be enumerated, and otherwise relative to the mean of the other unbiased
-    estimators. Estimators that are not defined for the distribution or for k are left out, and the result
-    names them.
+    that does not need more evaluations. Estimators that are not defined for the distribution or for k are
+    left out, and the result names them.
+
+    An unbiased estimator of ESTIMATORS is proven to be unbiased, and no measurement overrules a proof. The
+    squared bias $\lVert E[g] - \nabla \rVert^2$ of all other estimators is measured, relative to the exact
+    gradient if the domain can be enumerated, and otherwise relative to the mean of the estimators that are
+    proven to be unbiased. A bias or a variance that too few draws decide is not shown, such as that of
+    independent samples from a very confident policy.
 
     Use it to choose an estimator for your problem. An estimator that learns, such as RELAX, is trained for
-    ``warm_up`` steps before it is measured, and the table says so.
+    ``warm_up`` steps before it is measured, and the table says so. Ctrl-C ends the comparison early; the
+    result has the estimators that were measured by then.
 
     Args:
         estimators: names in ESTIMATORS, or a mapping from names to callables with the same contract.
@@ -68,11 +75,12 @@ def compare(
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         parameters: the tensors to differentiate with respect to, such as ``model.parameters()``.
         k: the number of samples, at equal k.
-        evaluations: the number of evaluations of f, at equal evaluations. By default it is the largest
-            number that any of the estimators needs at k.
+        evaluations: the number of evaluations of f, at equal evaluations. By default it is k, and no
+            estimator has more than k samples.
         repeats: the number of estimates of each estimator.
         warm_up: the number of training steps of estimators that learn.
         generator: the source of randomness.
+        progress: whether to show a progress bar if the standard error stream is a terminal.
 
     Returns:
         The result; ``print`` it, or call ``recommend()``, ``to_frame()`` or ``plot()``.
@@ -94,26 +102,127 @@ def compare(
             f"no estimator is left to compare: {left_out}; expected at least one that is defined for "
             "this distribution and k. Name other estimators, or change k."
         )
-    used = {name: _evaluations(e, problem, k) for name, e in named.items()}
-    budget = max(used.values()) if evaluations is None else evaluations
+    budget = k if evaluations is None else evaluations
     check_count("evaluations", budget)
-    ks = {name: _largest_k(e, problem, budget) for name, e in named.items()}
-    at_k = {name: _moments(e, problem, k) for name, e in named.items()}
-    reference = exact_reference(f, dist, problem.parameters)
-    unbiased = {n: m for n, m in at_k.items() if _unbiased(named[n])}
+    ks = {name: (k, _largest_k(e, problem, budget)) for name, e in named.items()}
+    rows, exact = _measure_all(named, problem, ks, progress)
+    left_out |= {name: INTERRUPTED for name in named if name not in rows}
+    ordered = tuple(rows[name] for name in named if name in rows)
+    return Comparison(ordered, k, budget, repeats, exact, left_out)
 
-    def row(name: str) -> ComparedEstimator:
-        against = reference or mean_of(unbiased, without=name)
-        estimator, k_equal = named[name], ks[name]
-        first = _measure(estimator, problem, k, at_k[name], against)
-        if k_equal is None or k_equal == k:
-            return ComparedEstimator(name, _unbiased(estimator), first, first if k_equal else None)
-        moments = _moments(estimator, problem, k_equal)
-        second = _measure(estimator, problem, k_equal, moments, against)
-        return ComparedEstimator(name, _unbiased(estimator), first, second)
 
-    rows = tuple(row(name) for name in named)
-    return Comparison(rows, k, budget, repeats, reference is not None, left_out)
+def _measure_all(
+    named: Mapping[str, EstimatorLike],
+    problem: _Problem,
+    ks: Mapping[str, tuple[int, int | None]],
+    progress: bool,
+) -> tuple[dict[str, ComparedEstimator], bool]:
+    """Return what was measured of each estimator, and whether the true gradient is known.
+
+    Args:
+        named: the estimators.
+        problem: to measure them on.
+        ks: k at equal k and at equal evaluations; None if even k = 1 needs more evaluations.
+        progress: whether to show a progress bar.
+    """
+    rows: dict[str, ComparedEstimator] = {}
+    estimates = sum(problem.repeats * len({*pair} - {None}) for pair in ks.values())
+    exact = exact_gradient(problem.f, problem.dist, problem.parameters)
+    pools = exact is None and not all(map(_proven_unbiased, named.values()))
+    bench = _Bench(problem, Reference(exact), pools, _score(problem))
+    try:
+        with progress_bar(estimates, show=progress) as advance:
+            # The others are compared with the mean of those that are proven to be unbiased.
+            for name in sorted(named, key=lambda name: not _proven_unbiased(named[name])):
+                rows[name] = bench.row(name, named[name], *ks[name], advance)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    return rows, exact is not None
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Measures estimators on a problem, and compares their mean gradients with a reference.
+
+    Attributes:
+        problem: to measure on.
+        reference: the true gradient, or the mean of the unbiased estimators so far.
+        pools: whether the unbiased estimators are to be added to the reference.
+        score: the squared length of a gradient of log p.
+    """
+
+    problem: _Problem
+    reference: Reference
+    pools: bool
+    score: float
+
+    def row(
+        self, name: str, estimator: EstimatorLike, k: int, equal: int | None, advance: Advance
+    ) -> ComparedEstimator:
+        def at(size: int) -> Performance:
+            return self.performance(name, estimator, size, advance, pooled=size == k)
+
+        first = at(k)
+        second = None if equal is None else first if equal == k else at(equal)
+        unbiased = estimator.unbiased if isinstance(estimator, Estimator) else None
+        return ComparedEstimator(name, unbiased, _proven(estimator), first, second)
+
+    def performance(
+        self, name: str, estimator: EstimatorLike, k: int, advance: Advance, *, pooled: bool
+    ) -> Performance:
+        p, proven = self.problem, _proven_unbiased(estimator)
+        needed = not proven or (self.pools and pooled)
+        blocks = Blocks(p.repeats, count(p.parameters), p.parameters[0].device) if needed else None
+
+        def observe(gradients: Tensor) -> None:
+            advance(name, len(gradients))
+            if blocks is not None:
+                blocks.add(gradients)
+
+        advance(name, 0)  # it may be trained first
+        moments = measure(
+            estimator, p.f, p.dist, p.parameters, k, p.repeats, p.generator,
+            warm_up=p.warm_up, observe=observe,
+        )  # fmt: skip
+        rounding = _rounding(moments, self.score, torch.finfo(p.parameters[0].dtype).eps)
+        reliable = enough(moments, estimator, p.dist, k, rounding)
+        bias = UNTESTED
+        if blocks is not None and reliable:
+            if proven:
+                self.reference.add(blocks.means(), max(float(moments.trace), rounding))
+            else:
+                bias = self.reference.squared_bias(blocks.means())
+        evaluations, seconds = _evaluations(estimator, p, k), _seconds(estimator, p, k)
+        return Performance(k, evaluations, bias, moments, seconds, rounding, reliable)
+
+
+def _proven(estimator: EstimatorLike) -> bool:
+    """Return whether the tests of the library prove what an estimator declares about its bias."""
+    return any(estimator is entry for entry in ESTIMATORS.values())
+
+
+def _proven_unbiased(estimator: EstimatorLike) -> bool:
+    return isinstance(estimator, Estimator) and estimator.unbiased and _proven(estimator)
+
+
+def _score(problem: _Problem) -> float:
+    """Return the squared length of the gradient of log p, averaged over the batch, at one draw."""
+    log_p = sample(problem.dist, 1, replacement=True, generator=problem.generator).log_p.mean()
+    gradients = torch.autograd.grad(
+        log_p, problem.parameters, retain_graph=True, materialize_grads=True
+    )
+    return sum(float(g.double().square().sum()) for g in gradients)
+
+
+def _rounding(moments: GradientMoments, score: float, eps: float) -> float:
+    """Return the variance of the gradient that rounding alone may cause.
+
+    The gradient is rounded, and so are the costs from which a baseline is subtracted.
+    """
+    gradient = float(moments.mean.square().sum() + moments.trace)
+    cost = float(moments.value.square() + moments.value_variance)
+    return eps**2 * (256**2 * gradient + 4**2 * score * cost)
 
 
 def _by_name(estimators: Iterable[str] | Mapping[str, EstimatorLike]) -> dict[str, EstimatorLike]:
@@ -122,10 +231,6 @@ def _by_name(estimators: Iterable[str] | Mapping[str, EstimatorLike]) -> dict[st
     if isinstance(estimators, Mapping):
         return dict(estimators)
     return {name: lookup(name) for name in estimators}
-
-
-def _unbiased(estimator: EstimatorLike) -> bool | None:
-    return estimator.unbiased if isinstance(estimator, Estimator) else None
 
 
 def _unfit(estimator: EstimatorLike, dist: Distribution, k: int) -> str | None:
@@ -167,37 +272,6 @@ def _fits(estimator: EstimatorLike, problem: _Problem, k: int, budget: int) -> b
         return _evaluations(estimator, problem, k) <= budget
     except ValueError:  # a callable that rejects this k, because there are fewer outcomes
         return False
-
-
-def _moments(estimator: EstimatorLike, problem: _Problem, k: int) -> GradientMoments:
-    return gradient_moments(
-        estimator,
-        problem.f,
-        problem.dist,
-        problem.parameters,
-        k=k,
-        repeats=problem.repeats,
-        generator=problem.generator,
-        warm_up=problem.warm_up,
-    )
-
-
-def _measure(
-    estimator: EstimatorLike,
-    problem: _Problem,
-    k: int,
-    moments: GradientMoments,
-    reference: Reference | None,
-) -> Performance:
-    eps = torch.finfo(problem.parameters[0].dtype).eps
-    return Performance(
-        k,
-        _evaluations(estimator, problem, k),
-        z_score(moments, reference, eps),
-        moments,
-        _seconds(estimator, problem, k),
-        eps,
-    )
 
 
 def _seconds(estimator: EstimatorLike, problem: _Problem, k: int) -> float:

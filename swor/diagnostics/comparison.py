@@ -1,4 +1,4 @@
-"""The result of a comparison of estimators: a table, a plot and a recommendation."""
+"""The result of a comparison of estimators: a table, a frame, a plot and a recommendation."""
 
 from __future__ import annotations
 
@@ -9,123 +9,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from swor.diagnostics.moments import GradientMoments
+from swor.diagnostics._performance import ComparedEstimator, Performance
+from swor.diagnostics._recommendation import log_variance, recommend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-BIASED_FROM = 6.0  # see swor.diagnostics._bias
-
-
-@dataclass(frozen=True)
-class Performance:
-    """The bias, the variance, the evaluations and the time of an estimator at one k.
-
-    Attributes:
-        k: the number of samples.
-        evaluations: the number of evaluations of f for one estimate.
-        z: the z-score of its bias; NaN if there was no gradient to compare with.
-        moments: of its gradient.
-        seconds: the time of one estimate and its gradient.
-        eps: the rounding error of the gradients.
-    """
-
-    k: int
-    evaluations: int
-    z: float
-    moments: GradientMoments
-    seconds: float
-    eps: float
-
-    @property
-    def log_variance(self) -> float:
-        """The log of the trace of the covariance of the gradient; −inf if the trace is rounding error."""
-        m = self.moments
-        rounding = (256 * self.eps) ** 2 * float((m.mean.square() + m.variance).sum())
-        trace = float(m.trace)
-        return -math.inf if trace <= rounding else math.log(trace)
-
-    @property
-    def log_variance_error(self) -> float:
-        """The standard error of ``log_variance``."""
-        constant = self.log_variance == -math.inf
-        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
-
-
-@dataclass(frozen=True)
-class ComparedEstimator:
-    """An estimator, measured at equal k and at equal evaluations.
-
-    Attributes:
-        name: of the estimator.
-        unbiased: as registered; None if it is not registered.
-        at_k: measured at equal k.
-        at_evaluations: measured at equal evaluations; None if even k = 1 needs more.
-    """
-
-    name: str
-    unbiased: bool | None
-    at_k: Performance
-    at_evaluations: Performance | None
-
-    @property
-    def looks_biased(self) -> bool:
-        """Whether it is registered as biased, or a bias was measured."""
-        return self.unbiased is False or self.at_k.z > BIASED_FROM
-
-
-def recommend(rows: Sequence[ComparedEstimator], evaluations: int) -> str:
-    """Name the unbiased estimator of least variance at equal evaluations, and those that come close."""
-    fair = {
-        row.name: row.at_evaluations
-        for row in rows
-        if row.at_evaluations is not None and not row.looks_biased
-    }
-    if not fair:
-        return (
-            f"None of these is unbiased and fits into {evaluations} evaluations; allow "
-            "more evaluations, or compare others, such as unordered_set."
-        )
-    order = sorted(fair, key=lambda name: fair[name].log_variance)
-    best = fair[order[0]]
-    return " ".join([_first(order[0], best), *_others(order[1:], fair, best)])
-
-
-def _first(name: str, best: Performance) -> str:
-    none = best.log_variance == -math.inf
-    variance = "no variance at all" if none else f"log-variance {_log_variance(best)}"
-    return f"Use {name} with k = {best.k}: no sign of bias, {variance} at {best.evaluations} evaluations."
-
-
-def _others(names: list[str], fair: dict[str, Performance], best: Performance) -> list[str]:
-    """Name the estimators that are as good within the error, and by how much the next one is worse."""
-    close = [name for name in names if _gap(fair[name], best) <= 2.0 * _error(fair[name], best)]
-    behind = [name for name in names if name not in close]
-    said = []
-    if close:
-        said.append(f"{_and(close)} {'is' if len(close) == 1 else 'are'} as good within the error.")
-    if behind:
-        gap = _gap(fair[behind[0]], best)
-        by = "" if gap == math.inf else f", with {math.exp(gap):.3g} times the variance"
-        said.append(f"{behind[0]} comes next{by}.")
-    return said
-
-
-def _gap(other: Performance, best: Performance) -> float:
-    same = other.log_variance == best.log_variance  # also where both are −inf
-    return 0.0 if same else other.log_variance - best.log_variance
-
-
-def _error(other: Performance, best: Performance) -> float:
-    return math.hypot(other.log_variance_error, best.log_variance_error)
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable for colour-blind readers
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # distinguishable for colour-blind readers
 
 
 def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) -> Axes:
@@ -144,8 +35,10 @@ def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) 
         ax.plot([], [], "o", color=BLUE, mfc=BLUE if solid else "none", label=label)
     if any(row.looks_biased for row in rows):
         ax.plot([], [], "o", color=ORANGE, label="biased")
+    if not all(m.reliable for m in measured):
+        ax.plot([], [], "o", color=GREY, label="not reliable: too few draws")
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
-    ax.set_xlabel("log-variance of the gradient (◂: none at all)")
+    ax.set_xlabel("log-variance of the gradient (◂: below rounding)")
     ax.grid(axis="x", alpha=0.3)
     ax.legend(frameon=False)
     return ax
@@ -153,6 +46,7 @@ def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) 
 
 def _dot(ax: Axes, m: Performance, y: float, floor: float, colour: str, *, solid: bool) -> None:
     none = m.log_variance == -math.inf
+    colour = colour if m.reliable else GREY
     ax.errorbar(
         floor if none else m.log_variance,
         y,
@@ -185,22 +79,27 @@ class Comparison:
     left_out: Mapping[str, str]
 
     def recommend(self) -> str:
-        """Return which estimator to use, in a sentence, with the evidence."""
+        """Return which estimator to use, with the evidence, and why others are not considered."""
         return recommend(self.rows, self.evaluations)
 
     def __str__(self) -> str:
         lines = [HEADER, *(_cells(row) for row in self.rows)]
-        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
-        table = [
-            "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines
-        ]
-        return "\n".join([self._title, "", *table, *self._notes])
+        widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[1:]]
+        first = min(LONGEST_NAME, max(len(name) for name, *_ in lines))
+        equal = f"at {self.evaluations} evaluations"
+        widths[-2] = max(widths[-2], len(equal) - widths[-1] - 2)
+        groups = f"at k = {self.k}".rjust(first + sum(widths[:-2]) + 2 * len(widths[:-2]))
+        groups += "  " + equal.rjust(sum(widths[-2:]) + 2)
+        table = ["  ".join([_name(n, first), *map(str.rjust, c, widths)]) for n, *c in lines]
+        return "\n".join([self._title, "", groups, *table, "", *self._notes])
 
     def __rich__(self) -> Table:
         """Return a table for ``rich.print``."""
         table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
-        for i, name in enumerate(HEADER):
-            table.add_column(name, justify="left" if i == 0 else "right")
+        at_k, equal = f"k = {self.k}", f"{self.evaluations} evaluations"
+        groups = ["", "", "", at_k, at_k, at_k, equal, equal]
+        for i, (group, name) in enumerate(zip(groups, HEADER, strict=True)):
+            table.add_column(f"{group}\n{name}", justify="left" if i == 0 else "right")
         for row in self.rows:
             table.add_row(*_cells(row), style="dim" if row.looks_biased else None)
         return table
@@ -223,58 +122,92 @@ class Comparison:
     @property
     def _title(self) -> str:
         return (
-            f"Gradient variance at k = {self.k}, and at {self.evaluations} evaluations "
+            f"The gradient at k = {self.k} samples, and with {self.evaluations} evaluations of f "
             f"({self.repeats} estimates each)"
         )
 
     @property
     def _notes(self) -> list[str]:
-        against = "the exact gradient" if self.exact else "the mean of the other unbiased ones"
-        left_out = [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
-        learned = [
+        measured = [m for row in self.rows for m in (row.at_k, row.at_evaluations)]
+        too_many = [row.name for row in self.rows if row.at_evaluations is None]
+        truth = "exact one" if self.exact else "mean of the unbiased ones"
+        notes = [
+            "log variance: the log of the summed variances of all parameters; -inf is below rounding",
+            f"log bias²: the log of the squared distance of the mean gradient to the {truth}",
+            "evals: evaluations of f for one estimate; ms: time of one estimate and its gradient",
+        ]
+        if not all(m.reliable for m in measured if m is not None):
+            notes.append("–: not known, because too few draws decide it; increase repeats")
+        notes += [f"{n} needs more than {self.evaluations} evaluations at k = 1" for n in too_many]
+        notes += [
             f"{row.name} was trained for {row.at_k.moments.warm_up} steps before it was measured"
             for row in self.rows
             if row.at_k.moments.warm_up
         ]
-        return [f"z: bias in standard errors, relative to {against}", *learned, *left_out]
+        return notes + [f"left out: {name}, which {why}" for name, why in self.left_out.items()]
 
 
-HEADER = ["estimator", "unbiased", "z", "evals", "log var", "ms", "k =", "evals =", "log var ="]
+HEADER = ["estimator", "unbiased", "log bias²", "evals", "log variance", "ms", "k", "log variance"]
+LONGEST_NAME = (
+    27  # so that the table has 100 columns; the cells of longer names are on a line of their own
+)
+UNKNOWN = "–"
+
+
+def _name(name: str, width: int) -> str:
+    return name.ljust(width) if len(name) <= width else f"{name}\n{' ' * width}"
 
 
 def _cells(row: ComparedEstimator) -> list[str]:
     first, equal = row.at_k, row.at_evaluations
     return [
         row.name,
-        {True: "yes", False: "no", None: "?"}[row.unbiased],
-        "-" if math.isnan(first.z) else f"{first.z:.1f}",
+        _unbiased(row),
+        "none" if row.proven and row.unbiased else _bias(first),
         str(first.evaluations),
-        _log_variance(first),
+        _variance(first),
         f"{1000 * first.seconds:.2f}",
-        *(
-            ["-"] * 3
-            if equal is None
-            else [f"{equal.k}", f"{equal.evaluations}", _log_variance(equal)]
-        ),
+        *([UNKNOWN] * 2 if equal is None else [f"{equal.k}", _variance(equal)]),
     ]
 
 
-def _log_variance(m: Performance) -> str:
-    error = "" if m.log_variance == -math.inf else f" ± {m.log_variance_error:.2f}"
-    return f"{m.log_variance:.2f}{error}"  # "-inf" has no error
+def _unbiased(row: ComparedEstimator) -> str:
+    if row.looks_biased:
+        return "no"
+    if row.unbiased is None:
+        return "?"
+    return "yes (proven)" if row.proven else "declared"
+
+
+def _bias(m: Performance) -> str:
+    """Return the log of a squared bias that was found, and otherwise the bound below which it is."""
+    estimate, error = m.squared_bias
+    if math.isnan(estimate):
+        return UNKNOWN
+    if m.bias_found:
+        return f"{math.log(estimate):.2f}"
+    bound = max(estimate, 0.0) + 2.0 * error
+    return "rounding" if bound <= m.rounding else f"< {math.log(bound):.2f}"
+
+
+def _variance(m: Performance) -> str:
+    return log_variance(m) if m.reliable else UNKNOWN
 
 
 def _record(row: ComparedEstimator) -> dict[str, object]:
     record: dict[str, object] = {
         "estimator": row.name,
         "unbiased": row.unbiased,
+        "proven": row.proven,
         "warm_up": row.at_k.moments.warm_up,
     }
     for suffix, m in (("", row.at_k), ("_equal_evaluations", row.at_evaluations)):
         record |= {
             f"k{suffix}": m and m.k,
             f"evaluations{suffix}": m and m.evaluations,
-            f"bias_z{suffix}": m and m.z,
+            f"reliable{suffix}": m and m.reliable,
+            f"squared_bias{suffix}": m and m.squared_bias.estimate,
+            f"squared_bias_error{suffix}": m and m.squared_bias.error,
             f"log_variance{suffix}": m and m.log_variance,
             f"log_variance_error{suffix}": m and m.log_variance_error,
             f"seconds{suffix}": m and m.seconds,

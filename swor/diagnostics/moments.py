@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch.distributions import Distribution
 
 from swor._checks import check_count
 from swor.diagnostics._gradients import NUMBERS, Method, batched, choose, count, looped
-from swor.diagnostics._streaming import Stream, start, update
+from swor.diagnostics._streaming import GradientMoments, gradient_moments_of, start, update
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
 from swor.estimators.warm_up import warm_up as warm_up_estimator
@@ -19,39 +18,7 @@ from swor.samplers.distributions import factorized
 from swor.types import Cost
 
 WARM_UP = 500  # training steps of an estimator before it is measured
-
-
-@dataclass(frozen=True)
-class GradientMoments:
-    """Moments of an estimate and of its gradient, averaged over the batch, with standard errors.
-
-    Attributes:
-        mean: the mean of the gradient, (parameters,): all parameters, flattened and concatenated.
-        mean_error: its standard error, (parameters,).
-        variance: the variance of the gradient, (parameters,).
-        variance_error: its standard error, (parameters,).
-        trace: the sum of the variances, ().
-        trace_error: its standard error, ().
-        value: the mean of the estimate of E[f], ().
-        value_error: its standard error, ().
-        value_variance: the variance of the estimate of E[f], ().
-        repeats: the number of estimates.
-        method: "batch" or "loop", whichever was used.
-        warm_up: the number of steps for which the estimator was trained before; 0 if it does not learn.
-    """
-
-    mean: Tensor
-    mean_error: Tensor
-    variance: Tensor
-    variance_error: Tensor
-    trace: Tensor
-    trace_error: Tensor
-    value: Tensor
-    value_error: Tensor
-    value_variance: Tensor
-    repeats: int
-    method: str
-    warm_up: int = 0
+OBSERVED = 16  # estimates one after the other between two calls of an observer
 
 
 def gradient_moments(
@@ -110,24 +77,45 @@ def gradient_moments(
         | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
         | https://doi.org/10.1080/00401706.1962.10490022
     """
+    wanted = list(parameters)
+    return measure(
+        lookup(estimator), f, dist, wanted, k, repeats, generator, method=method, warm_up=warm_up
+    )
+
+
+def measure(
+    estimator: EstimatorLike,
+    f: Cost,
+    dist: Distribution,
+    parameters: Sequence[Tensor],
+    k: int,
+    repeats: int,
+    generator: torch.Generator | None,
+    *,
+    method: Method = "auto",
+    warm_up: int = WARM_UP,
+    observe: Callable[[Tensor], None] = lambda gradients: None,
+) -> GradientMoments:
+    """Measure as :func:`gradient_moments`, and pass all gradients (n, parameters) to an observer."""
     check_count("repeats", repeats)
     if repeats < 2:
         raise ValueError(
             "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
         )
-    wanted = list(parameters)
-    _check_parameters(wanted)
-    found = lookup(estimator)
-    chosen = choose(method, found, f, dist, wanted)
-    ready, steps = prepare(found, f, dist, k, warm_up, generator)
+    _check_parameters(parameters)
+    chosen = choose(method, estimator, f, dist, parameters)
+    ready, steps = prepare(estimator, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped
-    draw = make(ready, f, dist, wanted, k, generator)
-    size = _chunk(dist, wanted, k)
-    values, gradients = start(1, wanted[0].device), start(count(wanted), wanted[0].device)
+    draw = make(ready, f, dist, parameters, k, generator)
+    size = _chunk(dist, parameters, k)
+    size = size if chosen == "batch" else min(size, OBSERVED)
+    device = parameters[0].device
+    values, gradients = start(1, device), start(count(parameters), device)
     for begin in range(0, repeats, size):
         value, gradient = draw(min(size, repeats - begin))
         values, gradients = update(values, value.unsqueeze(-1)), update(gradients, gradient)
-    return _result(values, gradients, chosen, steps)
+        observe(gradient)
+    return gradient_moments_of(values, gradients, chosen, steps)
 
 
 def prepare(
@@ -158,23 +146,6 @@ def lookup(estimator: str | EstimatorLike) -> EstimatorLike:
             "callable (f, dist, k, *, generator) -> (*batch,)."
         )
     return ESTIMATORS[estimator]
-
-
-def _result(values: Stream, gradients: Stream, method: str, warm_up: int) -> GradientMoments:
-    return GradientMoments(
-        gradients.mean,
-        gradients.mean_error,
-        gradients.variance,
-        gradients.variance_error,
-        gradients.total,
-        gradients.total_error,
-        values.mean.squeeze(),
-        values.mean_error.squeeze(),
-        values.total,
-        gradients.seen,
-        method,
-        warm_up,
-    )
 
 
 def _check_parameters(parameters: Sequence[Tensor]) -> None:

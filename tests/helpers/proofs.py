@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import permutations, product
+from collections.abc import Callable
 
-import pytest
 import torch
+from all_draws import WHOLE, AllDraws, Law, scripted
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, OneHotCategorical
 
 import swor
-from swor.diagnostics.all_samples import all_samples
-from swor.math.ratios import log_prob_ordered
-from swor.samplers._tables import log_mass_outside
-from swor.samplers.distributions import support
-from swor.types import Cost, Scheme
+from swor.types import Cost
 
 LOGITS = torch.tensor([[0.3, -0.8, 0.5], [1.1, 0.2, -0.4]], dtype=torch.float64)
 WEIGHTS = torch.tensor([1.0, -0.7, 0.4, 1.6, 0.9, -1.3], dtype=torch.float64)
 PSI = 0.6
+COMBINATIONS = 60_000  # the largest number of terms of a sum
 
 DISTRIBUTIONS: dict[str, tuple[Tensor, Callable[[Tensor], Distribution]]] = {
     "categorical": (LOGITS[0], lambda t: Categorical(logits=t, validate_args=False)),
@@ -49,6 +44,13 @@ DISTRIBUTIONS: dict[str, tuple[Tensor, Callable[[Tensor], Distribution]]] = {
     ),
 }
 
+SEVEN = torch.tensor([0.3, -0.8, 0.5, 1.1, 0.2, -0.4, 0.9], dtype=torch.float64)
+ALL = {
+    **DISTRIBUTIONS,
+    "seven": (SEVEN, lambda t: Categorical(logits=t, validate_args=False)),
+}
+"""Also those that are large enough for seven distinct samples."""
+
 
 def cost(psi: Tensor, event_axes: int) -> Cost:
     """A smooth cost in which the variables interact, with a parameter for every batch element."""
@@ -72,7 +74,7 @@ class Problem:
         dtype: torch.dtype = torch.float64,
         logits: Tensor | None = None,
     ) -> None:
-        default, make = DISTRIBUTIONS[name]
+        default, make = ALL[name]
         logits = (default if logits is None else logits).to(dtype)
         self.logits = logits.expand((*batch, *logits.shape)).clone().requires_grad_()
         self.psi = torch.full(batch, PSI, dtype=dtype, requires_grad=True)
@@ -94,123 +96,16 @@ def exact(name: str) -> Tensor:
     return problem.moments(swor.exact(problem.f, problem.dist))
 
 
-Generator = torch.Generator | None
-
-
-class AllDraws:
-    """Stands in for the samplers, and goes through every combination of what they could draw.
-
-    All combinations at once, on a single batch axis; or, with ``position``, one of them for a batch
-    whose elements are drawn together.
-
-    Args:
-        sizes: the number of options at every draw; None to find them out with the first options.
-        position: the number of the combination.
-    """
-
-    def __init__(self, sizes: list[int] | None = None, position: int | None = None) -> None:
-        self.recording = sizes is None
-        self.sizes: list[int] = sizes or []
-        self.total = math.prod(self.sizes)
-        self.stride = 1
-        self.position = position
-        self.log_probability = torch.zeros((), dtype=torch.float64)
-
-    def _choose(self, options: int) -> Tensor:
-        """Which of the options every combination takes, (combinations,)."""
-        if self.recording:
-            self.sizes.append(options)
-            return torch.zeros(1, dtype=torch.long)
-        each = torch.arange(self.total) if self.position is None else torch.tensor([self.position])
-        digit = each // self.stride % options
-        self.stride *= options
-        return digit
-
-    def _options(self, log_probs: Tensor, rows: Callable[[int], list[tuple[int, ...]]]) -> Tensor:
-        """Choose a row for each of the variables that are drawn together."""
-        lead = log_probs.shape[:-1] if self._together else log_probs.shape[1:-1]
-        every = torch.tensor(rows(lead.numel()))
-        chosen = every[self._choose(len(every))]
-        shape = lead if self._together else (len(chosen), *lead)
-        return chosen.reshape(*shape, -1)
-
-    @property
-    def _together(self) -> bool:
-        return self.position is not None
-
-    def _count(self, log_p: Tensor) -> None:
-        """Take in the log-probabilities of what was chosen."""
-        own = log_p.detach().double()
-        self.log_probability = self.log_probability + (
-            own.sum() if self._together else own.flatten(1).sum(-1)
-        )
-
-    def independent(self, log_probs: Tensor, k: int, generator: Generator) -> Tensor:
-        value = self._options(
-            log_probs, lambda n: list(product(range(log_probs.shape[-1]), repeat=n * k))
-        )
-        self._count(log_probs.gather(-1, value))
-        return value
-
-    def gumbel_top_k(
-        self, log_probs: Tensor, k: int, *, generator: Generator = None
-    ) -> swor.Sample:
-        orders = list(permutations(range(log_probs.shape[-1]), k))
-
-        def rows(n: int) -> list[tuple[int, ...]]:
-            return [sum(combination, ()) for combination in product(orders, repeat=n)]
-
-        value = self._options(log_probs, rows)
-        log_p = log_probs.gather(-1, value)
-        log_rest = log_mass_outside(log_probs.detach(), value)
-        order = log_prob_ordered(log_p.detach(), log_rest)
-        self._count(order.unsqueeze(-1))
-        return swor.Sample(value, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
-
-    def draw(self, scheme: Scheme, dist: Distribution, k: int, generator: Generator) -> swor.Sample:
-        """Every sample of a scheme, thresholds included."""
-        domain = support(dist)
-        log_probs = domain.log_p.detach().reshape(-1, domain.log_p.shape[-1])
-        every = all_samples(log_probs[0], k, scheme)  # all elements of the batch are alike
-        elements = len(log_probs) if self._together else 1
-        combinations = list(product(range(len(every.probability)), repeat=elements))
-        chosen = torch.tensor(combinations)[self._choose(len(combinations))]
-        row = chosen[0] if self._together else chosen[:, 0]
-        self._count(every.probability[row].log().unsqueeze(-1))
-        index = every.sample.value[row]
-        event = domain.value.shape[2:]
-        place = index.reshape(*index.shape, *(1 for _ in event))
-        chosen_parts = {
-            name: None if part is None else part[row]
-            for name in ("log_rest", "kappa", "log_q")
-            for part in (getattr(every.sample, name),)
-        }
-        return swor.Sample(
-            value=torch.take_along_dim(domain.value, place, 1),
-            log_p=domain.log_p.gather(-1, index),
-            scheme=scheme,
-            **chosen_parts,
-        )
-
-
-@contextmanager
-def scripted(draws: AllDraws) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("samplers.categorical", "samplers.products"):
-            patch.setattr(f"swor.{module}.independent", draws.independent)
-        patch.setattr("swor.estimators.local.gumbel_top_k", draws.gumbel_top_k)
-        patch.setattr("swor.estimators.score_function.draw", draws.draw)
-        yield
-
-
 Estimate = Callable[..., Tensor]
 
 
-def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) -> list[int]:
+def draws_of(
+    estimate: Estimate, name: str, k: int, batch: int | None = None, law: Law = WHOLE
+) -> list[int]:
     """The number of options at every draw of an estimate, which may have no other randomness."""
     results = []
     for seed in range(3):
-        trial = AllDraws(position=None if batch is None else 0)
+        trial = AllDraws(position=None if batch is None else 0, law=law)
         with torch.random.fork_rng(), scripted(trial):
             torch.manual_seed(seed)
             problem = Problem(name, batch or 1)
@@ -221,21 +116,54 @@ def draws_of(estimate: Estimate, name: str, k: int, batch: int | None = None) ->
     return trial.sizes
 
 
-def expected(estimate: Estimate, name: str, k: int) -> Tensor:
-    """The mean of an estimate and of its gradient over all draws: a finite sum."""
-    draws = AllDraws(draws_of(estimate, name, k))
+def law_of(estimate: Estimate, name: str, k: int) -> Law:
+    """The fewest samples to go through: no orders or thresholds that the estimate does not depend on."""
+    kappa = _needs_thresholds(estimate, name, k)
+    once = Law(ordered=False, kappa=kappa)
+    sizes = draws_of(estimate, name, k, law=once)
+    if math.prod(sizes) > COMBINATIONS:
+        return Law(ordered=True, kappa=kappa)
+    (_, one), (_, other) = (
+        _every(estimate, name, k, sizes, once._replace(reverse=reverse))
+        for reverse in (False, True)
+    )
+    same = torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    return once if same else Law(ordered=True, kappa=kappa)
+
+
+def _needs_thresholds(estimate: Estimate, name: str, k: int) -> bool:
+    try:
+        draws_of(estimate, name, k, law=Law(ordered=True, kappa=False))
+    except ValueError as error:
+        assert "kappa" in str(error)
+        return True
+    return False
+
+
+def _every(
+    estimate: Estimate, name: str, k: int, sizes: list[int], law: Law
+) -> tuple[Tensor, Tensor]:
+    """The probability of every combination of draws, and the estimate with its gradient."""
+    draws = AllDraws(sizes, law=law)
     with scripted(draws):
         problem = Problem(name, draws.total)
         moments = problem.moments(copy.deepcopy(estimate)(problem.f, problem.dist, k))
-    return _mean(draws.log_probability.exp().expand(len(moments)), moments)
+    return draws.log_probability.exp().expand(len(moments)), moments
 
 
-def expected_in_batch(estimate: Estimate, name: str, k: int, batch: int = 2) -> Tensor:
+def expected(estimate: Estimate, name: str, k: int, law: Law = WHOLE) -> Tensor:
+    """The mean of an estimate and of its gradient over all draws: a finite sum."""
+    return _mean(*_every(estimate, name, k, draws_of(estimate, name, k, law=law), law))
+
+
+def expected_in_batch(
+    estimate: Estimate, name: str, k: int, law: Law = WHOLE, batch: int = 2
+) -> Tensor:
     """As :func:`expected`, for an estimate that mixes the elements of a batch: (batch, …)."""
-    sizes = draws_of(estimate, name, k, batch)
+    sizes = draws_of(estimate, name, k, batch, law)
     probabilities, moments = [], []
     for position in range(math.prod(sizes)):
-        draws = AllDraws(sizes, position)
+        draws = AllDraws(sizes, position, law)
         with scripted(draws):
             problem = Problem(name, batch)
             estimated = copy.deepcopy(estimate)(problem.f, problem.dist, k)

@@ -23,7 +23,7 @@ def check_version() -> None:
     except PackageNotFoundError as error:
         raise ModuleNotFoundError(
             "swor.integrations.rl4co needs the package 'rl4co', which is not installed. Install it "
-            "with: pip install 'swor[rl4co]'",
+            f"with: pip install 'rl4co~={TESTED}.0'",
             name="rl4co",
         ) from error
     if installed.split(".")[:2] != TESTED.split("."):

@@ -78,6 +78,6 @@ def _version() -> str:
     except PackageNotFoundError as error:
         raise ModuleNotFoundError(
             "swor.integrations.trl needs the package 'trl', which is not installed. Install it "
-            "with: pip install 'swor[trl]'",
+            f"with: pip install '{TESTED}'",
             name="trl",
         ) from error

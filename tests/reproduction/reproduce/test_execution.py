@@ -184,5 +184,5 @@ def test_steps_run_on_a_local_cluster(
 
 def test_a_missing_backend_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"swor\[cluster\]"):
+    with pytest.raises(UserError, match="pip install ray"):
         in_parallel([], tmp_path, "ray")

@@ -16,13 +16,13 @@ are about equal, exploring matters most, and `sum_and_sample` comes first, but w
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 import torch
+from joblib import delayed
 from torch.distributions import Categorical
 
 import swor
-from reproduction.reproduce.execution import as_completed, workers
+from reproduction.reproduce.execution import workers
 
 NAMES = ("unordered_set", "rloo", "sum_and_sample")
 SHIFTS = {"costs from 0 to 1": 0.0, "costs from -1 to 0": -1.0}
@@ -49,8 +49,8 @@ def train(seed: int, actions: int) -> dict[tuple[str, str], float]:
 
 def main(seeds: int, jobs: int, backend: str, address: str | None, actions: int = 12) -> None:
     """Train with all seeds, and print the means and standard errors."""
-    with workers(backend, jobs, address):
-        results = list(as_completed(partial(train, actions=actions), range(seeds), backend))
+    with workers(backend, jobs, address) as parallel:
+        results = list(parallel(delayed(train)(seed, actions) for seed in range(seeds)))
     for title in SHIFTS:
         print(f"Above the best action, {title}, over {seeds} seeds:")
         for name in NAMES:

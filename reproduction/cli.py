@@ -7,42 +7,41 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Union, get_type_hints
 
+from reproduction.harness.errors import UserError
+from reproduction.harness.interrupt import terminable
+
 Command = Callable[[Any], object]
 
 
 def commands() -> list[Command]:
     """Return the commands; the only argument of each is a dataclass, whose docstring is the help."""
     from reproduction.bernoulli.command import bernoulli
-    from reproduction.best_of.command import best_of_figures
     from reproduction.best_of.exact import best_of_variance
+    from reproduction.best_of.figures import best_of_figures
     from reproduction.claims.command import claims
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures
     from reproduction.reproduce.command import reproduce
+    from reproduction.reproduce.rules import rules
     from reproduction.rl4co import rl4co
     from reproduction.tsp.command import tsp, tsp_figures, tsp_solve, tsp_variance
     from reproduction.vae.command import vae, vae_figures, vae_variance
     from reproduction.when_it_pays import when_it_pays
 
     return [
-        *(reproduce, claims, figures, bernoulli, vae, vae_variance, vae_figures),
+        *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
         *(tsp, tsp_variance, tsp_solve, tsp_figures, lm, lm_figures),
         *(best_of_figures, best_of_variance, when_it_pays, rl4co),
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    Args:
-        arguments: the arguments after the name of the program; None for those of this process.
-
-    Returns:
-        0 for success, 1 for an error, 2 for invalid arguments, 130 for an interruption.
-    """
+    """Run a command, and return 0, 1 after an error, 2 for invalid arguments, or 130 if interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        call(given)
+        command, settings = parse(given)
+        with terminable():
+            command(settings)
         sys.stdout.flush()
     except SystemExit as stop:  # tyro has printed the help or an error message
         return int(stop.code or 0)
@@ -68,11 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def call(arguments: Sequence[str]) -> None:
-    """Read the settings of a command from its arguments, and call it."""
+def parse(arguments: Sequence[str]) -> tuple[Command, Any]:
+    """Return the command that arguments begin with, and its settings."""
     import tyro
 
-    from reproduction.harness.interrupt import terminable
     from reproduction.harness.settings import defaults
 
     kinds, functions = [], {}
@@ -93,14 +91,11 @@ def call(arguments: Sequence[str]) -> None:
         args=arguments,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
     )
-    with terminable():
-        functions[type(settings)](settings)
+    return functions[type(settings)], settings
 
 
 def explanation(error: Exception) -> str | None:
     """Return the message of an error that a user can correct; None for a mistake in the code."""
-    from reproduction.harness.errors import UserError
-
     if isinstance(error, UserError | OSError):
         return str(error)
     said = ("can't allocate memory", "not enough memory", "out of memory")  # PyTorch, by device

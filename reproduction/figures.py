@@ -107,11 +107,7 @@ class FiguresSettings:
 
 
 def figures(settings: FiguresSettings) -> None:
-    """Redraw the pictures, or check them.
-
-    Args:
-        settings: of the command.
-    """
+    """Redraw the pictures, or check them."""
     stale = outdated(settings.root)
     if settings.check and stale:
         raise UserError(

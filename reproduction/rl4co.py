@@ -13,7 +13,6 @@ every epoch the greedy solutions of fixed instances are measured, and after trai
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import warnings
@@ -40,9 +39,10 @@ if TYPE_CHECKING:
 
 Method = Literal["unordered_set", "rloo", "rl4co_rollout", "rl4co_pomo"]
 DECODING = ("distinct", "sampling", "multistart_sampling", "multistart_greedy")
-FREE = ("out", "summary", "problems", "methods", "seeds")
-"""Settings in which the runs of a folder may differ."""
+FREE = ("out", "summary", "problems", "methods", "seeds")  # may differ between the runs of a folder
 TABULATED = (1, 4, 16, 64)  # numbers of solutions
+BATCH, LEARNING_RATE = 64, 5e-4  # instances per step, and the rate of Adam
+INSTANCES = 256  # on which all are measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +59,8 @@ class RL4COSettings:
         seeds: number of seeds.
         nodes: number of nodes of an instance.
         k: solutions per instance.
-        batch: instances per step.
         epochs: number of epochs.
         steps: steps per epoch.
-        learning_rate: of Adam.
-        instances: number of instances on which all are measured.
-        largest_k: number of solutions that are decoded.
         out: folder of the runs.
         summary: train nothing; write the tables and the figure of the runs in the folder.
     """
@@ -74,26 +70,17 @@ class RL4COSettings:
     seeds: int = 3
     nodes: int = 20
     k: int = 8
-    batch: int = 64
     epochs: int = 6
     steps: int = 50
-    learning_rate: float = 5e-4
-    instances: int = 256
-    largest_k: int = 64
     out: Path = Path("runs/rl4co")
     summary: bool = False
 
     def __post_init__(self) -> None:
-        check_positive(self, "seeds", "nodes", "k", "batch", "epochs", "steps", "learning_rate")
-        check_positive(self, "instances", "largest_k")
+        check_positive(self, "seeds", "nodes", "k", "epochs", "steps")
 
 
 def rl4co(settings: RL4COSettings) -> Path:
-    """Train what the folder lacks, summarise all runs in it, and return it.
-
-    Args:
-        settings: of the runs.
-    """
+    """Train what the folder lacks, summarise all runs in it, and return it."""
     torch.set_num_threads(1)
     if not settings.summary:
         with warnings.catch_warnings():
@@ -107,9 +94,8 @@ def rl4co(settings: RL4COSettings) -> Path:
 def train_all(settings: RL4COSettings) -> None:
     """Train every run that is not there yet, seed after seed."""
     same = {name: value for name, value in sorted(asdict(settings).items()) if name not in FREE}
-    for seed, problem, method in product(
-        range(settings.seeds), settings.problems, settings.methods
-    ):
+    runs = product(range(settings.seeds), settings.problems, settings.methods)
+    for seed, problem, method in runs:
         path = settings.out / f"{problem}-{method}-{seed}.json"
         if path.exists():
             if read_json(path)["settings"] != same:
@@ -135,7 +121,7 @@ def train(problem: str, method: str, seed: int, settings: RL4COSettings) -> dict
 
     seed_everything(2024, verbose=False)  # the same instances for all
     env = get_env(problem, generator_params={"num_loc": settings.nodes})
-    instances = env.reset(batch_size=[settings.instances])
+    instances = env.reset(batch_size=[INSTANCES])
     seed_everything(seed, verbose=False)
     module = make_module(env, method, settings)
     training: list[dict[str, float]] = []
@@ -144,14 +130,14 @@ def train(problem: str, method: str, seed: int, settings: RL4COSettings) -> dict
         accelerator="cpu",
         devices=1,
         precision="32-true",
-        callbacks=[make_callback(instances, settings.batch * settings.k, training)],
+        callbacks=[make_callback(instances, BATCH * settings.k, training)],
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     ).fit(module)
-    best = best_of_k(module.policy, env, instances, settings.largest_k, methods=DECODING)
+    best = best_of_k(module.policy, env, instances, TABULATED[-1], methods=DECODING)
     return {"training": training, "best_of_k": {way: costs(best, way) for way in best}}
 
 
@@ -163,13 +149,13 @@ def make_module(env: RL4COEnvBase, method: str, settings: RL4COSettings) -> RL4C
 
     policy = AttentionModelPolicy(env_name=env.name)
     alone = method == "rl4co_rollout"  # one solution per instance
-    batch = settings.batch * (settings.k if alone else 1)
+    batch = BATCH * (settings.k if alone else 1)
     options: dict[str, Any] = {
         "batch_size": batch,
         "train_data_size": batch * settings.steps,
-        "val_data_size": settings.instances,
+        "val_data_size": INSTANCES,
         "test_data_size": 1,
-        "optimizer_kwargs": {"lr": settings.learning_rate},
+        "optimizer_kwargs": {"lr": LEARNING_RATE},
     }
     if alone:
         return AttentionModel(env, policy, baseline="rollout", **options)
@@ -179,12 +165,9 @@ def make_module(env: RL4COEnvBase, method: str, settings: RL4COSettings) -> RL4C
 
 
 def make_callback(instances: Any, solutions: int, rows: list[dict[str, float]]) -> Any:
-    """Return a callback that measures greedy solutions after every epoch, and the time between.
+    """Return a callback that appends a row after every epoch: the cost of greedy solutions, and the time.
 
-    Args:
-        instances: fixed ones.
-        solutions: the number of solutions that a step sees.
-        rows: where the measurements are appended.
+    A step sees as many solutions as are given.
     """
     from lightning import Callback
 
@@ -215,7 +198,7 @@ def costs(best: dict[str, torch.Tensor], way: str) -> dict[str, list[float]]:
 
 def summarise(out: Path) -> None:
     """Write the tables and the figure of all runs in a folder."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
+    runs = [read_json(path) for path in sorted(out.glob("*.json"))]
     if not runs:
         raise UserError(
             f"there are no runs in {out}; expected some. Run the command without --summary first."
@@ -225,14 +208,13 @@ def summarise(out: Path) -> None:
         about = {key: run[key] for key in ("problem", "method", "seed")}
         training += [about | row for row in run["training"]]
         for way, columns in run["best_of_k"].items():
-            for i, numbers in enumerate(zip(*columns.values(), strict=True)):
-                row = dict(zip(columns, numbers, strict=True))
-                decoded.append(about | {"decoding": way, "k": i + 1} | row)
-    folder = RunFolder(out)
-    folder.write_csv("training.csv", training)
-    folder.write_csv("best_of_k.csv", decoded)
-    frames = pd.DataFrame(training), pd.DataFrame(decoded)
+            k = range(1, len(columns["cost"]) + 1)
+            decoded.append(pd.DataFrame(about | {"decoding": way, "k": k} | columns))
+    frames = pd.DataFrame(training), pd.concat(decoded)
     tables = "\n".join([training_table(frames[0]), decoding_table(frames[1])])
+    folder = RunFolder(out)
+    for name, frame in zip(("training.csv", "best_of_k.csv"), frames, strict=True):
+        folder.write_csv(name, frame.to_dict("records"))
     folder.write_text("tables.md", tables)
     folder.write_figure("figure.png", training_figure(*frames))
     print(f"{tables}\n{out}: training.csv, best_of_k.csv, tables.md, figure.png")
@@ -259,11 +241,13 @@ def training_table(training: pd.DataFrame) -> str:
 
 def decoding_table(decoded: pd.DataFrame) -> str:
     """Return the cost of the best of k, averaged over all trained policies."""
-    ks, lines = [k for k in TABULATED if k in set(decoded["k"])], []
-    for problem, part in problems(decoded):
-        means = part.groupby(["decoding", "k"])["cost"].mean()
-        for way in DECODING:
-            lines.append([problem, appearance(way).label, *(f"{means[way, k]:.3f}" for k in ks)])
+    ks = [k for k in TABULATED if k in set(decoded["k"])]
+    means = decoded.groupby(["problem", "decoding", "k"])["cost"].mean()
+    lines = [
+        [problem, appearance(way).label, *(f"{means[problem, way, k]:.3f}" for k in ks)]
+        for problem, _ in problems(decoded)
+        for way in DECODING
+    ]
     return markdown(["problem", "decoding", *(f"best of {k}" for k in ks)], lines)
 
 

@@ -48,11 +48,7 @@ class WhenItPays:
 
 
 def when_it_pays(settings: WhenItPays) -> Path:
-    """Write the table and the figure, and return their folder.
-
-    Args:
-        settings: of the command.
-    """
+    """Write the table and the figure, and return their folder."""
     folder = open_folder(settings, "when-it-pays", out=settings.out)
     generator = torch.Generator().manual_seed(0)
     rows = [row for k in OUTCOMES for row in quantiles(k, settings.policies, generator)]

@@ -132,13 +132,16 @@ def check_count(name: str, count: object, most: int | None = None) -> None:
         raise ValueError(f"{name} is {count}; expected {limit}.")
 
 
-def check_k(k: int, support: int | None = None) -> None:
+DRAW_WHOLE = ", or draw such elements of the batch whole with allow_fewer=True"
+
+
+def check_k(k: int, support: int | None = None, cure: str = "") -> None:
     """Check that k is a positive integer and at most the number of outcomes."""
     check_count("k", k)
     if support is not None and k > support:
         raise ValueError(
             f"k is {k}, but there are only {support} outcomes; expected k <= {support} distinct "
-            "samples. Lower k, or sample with replacement."
+            f"samples. Lower k, or sample with replacement{cure}."
         )
 
 
@@ -157,12 +160,13 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
         )
 
 
-def check_possible(log_p: Tensor, what: str = "outcomes") -> None:
+def check_possible(log_p: Tensor, what: str = "outcomes", cure: str = "") -> None:
     """Check that every sampled outcome has a positive probability, so that the support is large enough."""
     if may_validate(log_p) and log_p.numel() > 0 and log_p.amin().item() == -math.inf:
         k = log_p.shape[-1]
         support = int((log_p > -torch.inf).sum(-1).min())
         raise ValueError(
             f"k is {k}, but an element of the batch has only {support} {what} of positive "
-            f"probability; expected k <= {support}. Lower k, mask fewer outcomes, or sample with replacement."
+            f"probability; expected k <= {support}. Lower k, mask fewer outcomes, or sample with "
+            f"replacement{cure}."
         )

@@ -14,6 +14,7 @@ well, so those of $L$ are unbiased for those of $E[f]$, as with DiCE (Foerster e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -99,6 +100,9 @@ class Sample:
 class Weights:
     r"""The constants of an estimator: for each sample, a weight and a row of baseline weights.
 
+    An estimate is computed in the precision of the weights, which is float32 for samples in half precision,
+    and converted at the end. The cost of an outcome of probability 0 is not used, whatever it is.
+
     Attributes:
         weight: the weights $w_s$, (*batch, k).
         baseline_weights: the baseline weights $M_{ss'}$, row s, column s', (*batch, k, k); None if the
@@ -118,13 +122,12 @@ class Weights:
 
     def mean(self, cost: Tensor) -> Tensor:
         r"""Return the estimate of the expected cost, $\sum_s w_s f_s$, (*batch,)."""
-        self._check(cost)
-        return (self.weight * cost).sum(-1)
+        used = self._used(cost)
+        return (self.weight * used).sum(-1).to(self._dtype(cost))
 
     def baseline(self, cost: Tensor) -> Tensor:
         r"""Return the built-in baseline of every sample, $b_s = \sum_{s'} M_{ss'} f_{s'}$, (*batch, k)."""
-        self._check(cost)
-        return self._baseline(cost)
+        return self._baseline(self._used(cost)).to(self._dtype(cost))
 
     def _baseline(self, cost: Tensor) -> Tensor:
         if self.baseline_weights is None:
@@ -167,12 +170,14 @@ class Weights:
             | DiCE: The Infinitely Differentiable Monte-Carlo Estimator (Foerster et al., 2018)
             | https://arxiv.org/abs/1802.05098
         """
-        self._check(cost)
+        used = self._used(cost)
         weights = self if log_p is None else self.off_policy(log_p)
-        advantage = cost - weights._subtract(cost.detach(), baseline)
-        change = torch.exp(score(weights.log_p)) - 1.0  # exactly 0; expm1 has no gradient compiled
-        pathwise, coefficient = weights.weight * cost, weights.weight * advantage
-        return torch.addcmul(pathwise, coefficient, change).sum(-1)
+        # A half of the advantage is finite for all finite costs; the change below, 0, times inf is not.
+        half = 0.5 * used - 0.5 * weights._subtract(used.detach(), baseline)
+        own = weights.log_p.to(used.dtype)
+        change = torch.exp(score(own)) - 1.0  # exactly 0; expm1 has no gradient compiled
+        pathwise, coefficient = weights.weight * used, weights.weight * half
+        return torch.addcmul(pathwise, coefficient, change, value=2).sum(-1).to(self._dtype(cost))
 
     def off_policy(self, log_p: Tensor) -> Weights:
         r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.
@@ -182,13 +187,14 @@ class Weights:
         Args:
             log_p: the log-probability of every sample under $p$, with gradient, (*batch, k).
         """
-        self._check(log_p, "log_p")
-        ratio = torch.exp((log_p - self.log_p).detach())
+        check_numbers("log_p", log_p, self.weight, "the weights")
+        check_finite("log_p", log_p, minus_infinity=True)
+        # The ratio may exceed the range of float32 where its product with a weight does not.
+        wide = torch.float32 if log_p.device.type == "mps" else torch.float64
+        ratio = torch.exp(log_p.detach().to(wide) - self.log_p.detach().to(wide))
         ratio = ratio.masked_fill(self.log_p == -torch.inf, 0.0)
-        baseline_weights = (
-            None if self.baseline_weights is None else self.baseline_weights * ratio.unsqueeze(-2)
-        )
-        return Weights(self.weight * ratio, baseline_weights, log_p)
+        weight, rows = _times(self.weight, ratio), self.baseline_weights
+        return Weights(weight, None if rows is None else _times(rows, ratio.unsqueeze(-2)), log_p)
 
     def _subtract(self, cost: Tensor, baseline: str | float | Tensor) -> Tensor:
         if isinstance(baseline, Tensor):
@@ -199,7 +205,7 @@ class Weights:
                     f"the cost, {tuple(cost.shape)}. Add an axis, for instance with baseline[..., None]."
                 )
             check_finite("baseline", baseline)
-            return baseline.detach()
+            return baseline.detach().to(cost.dtype)
         if isinstance(baseline, str):
             if baseline != "built-in":
                 raise ValueError(
@@ -207,12 +213,36 @@ class Weights:
                     "broadcasts to the cost (0.0 means none)."
                 )
             return self._baseline(cost)
+        if not math.isfinite(baseline):
+            raise ValueError(f"baseline is {baseline}; expected a finite number. Use 0.0 for none.")
         return torch.full_like(cost, baseline)
 
-    def _check(self, given: Tensor, name: str = "cost") -> None:
-        check_shape(name, given, tuple(self.weight.shape), "one number for every sample")
-        check_same(name, given, "the weights", self.weight)
-        check_finite(name, given, minus_infinity=name == "log_p")
+    def _used(self, cost: Tensor) -> Tensor:
+        """Return costs in the precision of the weights, with 0 for outcomes of probability 0."""
+        check_numbers("cost", cost, self.weight, "the weights")
+        cost = without_impossible(cost, self.log_p)
+        check_finite("cost", cost)
+        return cost.to(torch.promote_types(cost.dtype, self.weight.dtype))
+
+    def _dtype(self, cost: Tensor) -> torch.dtype:
+        return torch.promote_types(cost.dtype, self.log_p.dtype)
+
+
+def without_impossible(cost: Tensor, log_p: Tensor) -> Tensor:
+    """Return costs with 0 for outcomes of probability 0, which 0 · inf or 0 · NaN would not be."""
+    return cost.masked_fill(log_p == -torch.inf, 0.0)
+
+
+def check_numbers(name: str, given: Tensor, like: Tensor, like_name: str) -> None:
+    """Check that there is one number for every sample, of the same precision and on the same device."""
+    check_shape(name, given, tuple(like.shape), "one number for every sample")
+    check_same(name, given, like_name, like)
+
+
+def _times(weights: Tensor, ratio: Tensor) -> Tensor:
+    """Return the product in the precision of the weights; 0 where a weight is, whatever the ratio is."""
+    product = torch.where(weights == 0.0, 0.0, weights.to(ratio.dtype) * ratio)
+    return product.to(weights.dtype)
 
 
 def score(log_p: Tensor) -> Tensor:

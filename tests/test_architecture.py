@@ -33,7 +33,7 @@ LAYERS = [
     ["reproduction.claims", "reproduction.figures"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],
-    ["reproduction.__main__"],
+    ["reproduction.__main__", "reproduction.alone"],
 ]
 """From the bottom to the top. A package imports from itself and from the rows below its own."""
 

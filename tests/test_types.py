@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from problems import log_probabilities, seeded
 
 import swor
+from swor import Sample
 
 
 def test_the_loss_is_the_estimate_and_carries_the_pathwise_term():
@@ -42,3 +45,60 @@ def test_a_sample_says_how_it_was_drawn():
     independent = swor.Sample(torch.arange(3), log_p, scheme="with_replacement")
     with pytest.raises(ValueError, match="unordered_set was given a sample drawn by the scheme"):
         swor.unordered_set(independent)
+
+
+def test_an_off_policy_loss_of_a_probability_that_float32_cannot_represent():
+    """0 · inf: the weight of q = e^-95 is tiny, and p / q is beyond float32."""
+    log_q = torch.tensor([[math.log(0.5), math.log(0.5), -95.0, -96.0]]).log_softmax(-1)
+    nothing = torch.full((1,), -torch.inf)
+    sample = Sample(torch.arange(4)[None], log_q, nothing, scheme="without_replacement")
+    log_p = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log().requires_grad_()
+    f = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    loss = swor.unordered_set(sample).loss(f, log_p=log_p)  # the whole domain: exact
+    assert loss.item() == pytest.approx(3.0, rel=1e-3)  # its weight is subnormal
+    loss.sum().backward()
+    assert log_p.grad.isfinite().all()
+    even_less = log_q - torch.tensor([0.0, 0.0, 50.0, 700.0])
+    sample = Sample(torch.arange(4)[None], even_less, nothing, scheme="without_replacement")
+    assert swor.unordered_set(sample).loss(f, log_p=log_p).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_that_of_the_result_alone(dtype):
+    log_probs = log_probabilities(64, 30, dtype=torch.float32).to(dtype).requires_grad_()
+    cost = 1000.0 + torch.randn(64, 6, generator=seeded(), dtype=torch.float32)
+    sample = swor.gumbel_top_k(log_probs, 6, generator=seeded())
+    exact = Sample(
+        sample.value,
+        sample.log_p.detach().double().requires_grad_(),
+        sample.log_rest.double(),
+        sample.kappa.double(),
+        scheme=sample.scheme,
+    )
+    for rule in (swor.unordered_set, swor.importance_weighted, swor.raj, swor.risk):
+        weights = rule(sample)
+        assert weights.weight.dtype == torch.float32
+        loss = weights.loss(cost)
+        assert loss.dtype == torch.float32  # that of the costs
+        (found,) = torch.autograd.grad(loss.sum(), sample.log_p, retain_graph=True)
+        (expected,) = torch.autograd.grad(rule(exact).loss(cost.double()).sum(), exact.log_p)
+        error = (found.double() - expected).abs().mean() / expected.abs().mean()
+        assert error < 0.01
+        assert rule(sample).loss(cost.to(dtype)).dtype == dtype
+
+
+def test_costs_of_any_finite_size():
+    log_probs = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().requires_grad_()
+    sample = swor.gumbel_top_k(log_probs, 3, generator=seeded())
+    cost = torch.tensor([3e38, -3e38, 3e38])
+    weights = swor.unordered_set(sample)
+    assert torch.allclose(weights.loss(cost), weights.mean(cost))
+    weights.loss(cost).backward()
+    assert not log_probs.grad.isnan().any()
+
+
+@pytest.mark.parametrize("baseline", [math.nan, math.inf])
+def test_a_number_as_a_baseline_is_finite(baseline):
+    weights = swor.Weights(torch.ones(2) / 2, None, torch.tensor([0.5, 0.5]).log())
+    with pytest.raises(ValueError, match=f"baseline is {baseline}; expected a finite number"):
+        weights.loss(torch.ones(2), baseline=baseline)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
+from reproduction.bernoulli.task import SAMPLES
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.drawing import legend_below, panels
 
@@ -77,7 +78,7 @@ def _write(ax: Axes, text: str, x: float, y: float) -> None:
     ax.annotate(text, (x, y), va="center", fontsize="x-small", color="0.35")
 
 
-def trajectory_figure(path: pd.DataFrame, k: int) -> Figure:
+def trajectory_figure(path: pd.DataFrame) -> Figure:
     """Draw the loss during optimisation: its mean over the runs, and the 10th to the 90th percentile."""
     figure, axes = panels(6.4, 4.2)
     ax = axes[0, 0]
@@ -86,7 +87,9 @@ def trajectory_figure(path: pd.DataFrame, k: int) -> Figure:
         band = (mine["loss_10"], mine["loss_90"])
         ax.fill_between(mine["step"], *band, color=look.colour, alpha=0.2, linewidth=0)
         ax.plot(mine["step"], mine["loss_mean"], label=look.label, **look.line_style)
-    title = f"Gradient descent with k = {k} samples: mean, 10th to 90th percentile of the runs"
+    title = (
+        f"Gradient descent with k = {SAMPLES} samples: mean, 10th to 90th percentile of the runs"
+    )
     ax.set_title(title, fontsize="medium")
     ax.set(xlabel="step", ylabel=r"loss $L(\eta)$")
     ax.legend(frameon=False)

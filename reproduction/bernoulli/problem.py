@@ -41,17 +41,11 @@ def cost(index: Tensor) -> Tensor:
 
 
 class Curve(NamedTuple):
-    """An estimator of Figure 1, and what its exact variance depends on.
-
-    Attributes:
-        name: in ESTIMATORS, and in the tables.
-        ordered: whether the rule depends on the order of the sample.
-        kappa: whether it depends on the threshold.
-    """
+    """An estimator of Figure 1: its name, and what its exact variance depends on."""
 
     name: str
-    ordered: bool = False
-    kappa: bool = False
+    ordered: bool = False  # the order of the sample
+    kappa: bool = False  # the threshold
 
     @property
     def estimate(self) -> ScoreFunctionEstimator:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
 
 from reproduction.bernoulli.problem import CURVES, Curve, cost, distribution
-from reproduction.bernoulli.settings import BernoulliSettings
 from swor.diagnostics.enumeration import exact, exact_moments
 from swor.diagnostics.moments import gradient_moments
 from swor.estimators.registry import ESTIMATORS
 
-K = range(1, 9)
+ETAS, K = (0.0, -4.0), range(1, 9)  # of the panels of Figure 1, and of their points
 GRADIENTS = ("exact", "unordered_set", "rloo")
+START, LEARNING_RATE, SAMPLES = -4.0, 1.0, 3  # of the optimisation
 
 
 class Variance(NamedTuple):
@@ -45,20 +45,9 @@ class Check(NamedTuple):
     z: float
 
 
-class Point(NamedTuple):
-    """A step of the optimisation: means over the runs, and two percentiles of the loss."""
-
-    estimator: str
-    step: int
-    eta_mean: float
-    loss_mean: float
-    loss_10: float
-    loss_90: float
-
-
-def exact_variances(etas: Iterable[float]) -> list[Variance]:
+def exact_variances() -> list[Variance]:
     """Return all points of the figure."""
-    return [exact_variance(eta, curve, k) for eta in etas for curve in CURVES for k in K]
+    return [exact_variance(eta, curve, k) for eta in ETAS for curve in CURVES for k in K]
 
 
 def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
@@ -69,22 +58,13 @@ def exact_variance(eta: float, curve: Curve, k: int) -> Variance:
     """
     estimate = curve.estimate
     parameter = torch.tensor(eta, dtype=torch.float64, requires_grad=True)
-    moments = exact_moments(
-        estimate.rule,
-        estimate.scheme,
-        cost,
-        distribution(parameter),
-        k,
-        [parameter],
-        baseline=estimate.baseline,
-        ordered=curve.ordered,
-        kappa=curve.kappa,
-    )
+    measure = partial(exact_moments, estimate.rule, estimate.scheme, baseline=estimate.baseline)
+    problem = (cost, distribution(parameter), k, [parameter])
+    moments = measure(*problem, ordered=curve.ordered, kappa=curve.kappa)
     variance = float(moments.total_variance)
     log_variance = math.log(variance) if variance > 0.0 else -math.inf
     method = "quadrature" if curve.kappa and k < K[-1] else "enumeration"
-    if variance == math.inf:
-        method = "analysis"
+    method = "analysis" if variance == math.inf else method
     evaluations = estimate.evaluations(k)
     return Variance(eta, curve.name, k, evaluations, variance, log_variance, method)
 
@@ -96,15 +76,8 @@ def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Ch
     1 / repeats, or is infinite as for importance weights.
     """
     eta = torch.tensor(point.eta, dtype=torch.float64, requires_grad=True)
-    moments = gradient_moments(
-        point.estimator,
-        cost,
-        distribution(eta),
-        [eta],
-        k=point.k,
-        repeats=repeats,
-        generator=generator,
-    )
+    problem = (point.estimator, cost, distribution(eta), [eta])
+    moments = gradient_moments(*problem, k=point.k, repeats=repeats, generator=generator)
     variance, error = float(moments.trace), float(moments.trace_error)
     difference = variance - point.variance
     settled = 0.0 if abs(difference) < 1e-20 else math.inf
@@ -112,33 +85,32 @@ def monte_carlo(point: Variance, repeats: int, generator: torch.Generator) -> Ch
     return Check(point.eta, point.estimator, point.k, repeats, variance, error, point.variance, z)
 
 
-def trajectories(settings: BernoulliSettings) -> list[Point]:
-    """Return every step of gradient descent on η, with estimated and with exact gradients."""
-    return [point for name in GRADIENTS for point in _points(name, trajectory(name, settings))]
+def trajectories(runs: int, steps: int, seed: int) -> pd.DataFrame:
+    """Return every step of gradient descent on η, with estimated and with exact gradients.
+
+    A row has the means over the runs, and two percentiles of the loss.
+    """
+    parts = []
+    for name in GRADIENTS:
+        eta = trajectory(name, runs, steps, seed)
+        loss = exact(cost, distribution(eta))
+        low, high = loss.quantile(torch.tensor([0.1, 0.9], dtype=loss.dtype), dim=-1)
+        means = {"eta_mean": eta.mean(-1), "loss_mean": loss.mean(-1)}
+        columns = {n: x.numpy() for n, x in (means | {"loss_10": low, "loss_90": high}).items()}
+        parts.append(pd.DataFrame({"estimator": name, "step": range(steps + 1)} | columns))
+    return pd.concat(parts, ignore_index=True)
 
 
-def trajectory(name: str, settings: BernoulliSettings) -> Tensor:
+def trajectory(name: str, runs: int, steps: int, seed: int) -> Tensor:
     """Return η in every step of all runs, (steps + 1, runs)."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    eta = torch.full((settings.runs,), settings.start, dtype=torch.float64)
-    path = [eta]
-    for _ in range(settings.steps):
-        eta = eta.clone().requires_grad_()
-        loss = _loss(name, distribution(eta), settings.k, generator)
+    generator = torch.Generator().manual_seed(seed)
+    path = [torch.full((runs,), START, dtype=torch.float64)]
+    for _ in range(steps):
+        eta = path[-1].clone().requires_grad_()
+        if name == "exact":
+            loss = exact(cost, distribution(eta))
+        else:
+            loss = ESTIMATORS[name](cost, distribution(eta), SAMPLES, generator=generator)
         (gradient,) = torch.autograd.grad(loss.sum(), eta)
-        eta = eta.detach() - settings.learning_rate * gradient
-        path.append(eta)
+        path.append(path[-1] - LEARNING_RATE * gradient)
     return torch.stack(path)
-
-
-def _loss(name: str, dist: Categorical, k: int, generator: torch.Generator) -> Tensor:
-    if name == "exact":
-        return exact(cost, dist)
-    return ESTIMATORS[name](cost, dist, k, generator=generator)
-
-
-def _points(name: str, eta: Tensor) -> list[Point]:
-    loss = exact(cost, distribution(eta))
-    quantiles = loss.quantile(torch.tensor([0.1, 0.9], dtype=loss.dtype), dim=-1)
-    columns = torch.stack([eta.mean(-1), loss.mean(-1), *quantiles], dim=-1).tolist()
-    return [Point(name, step, *column) for step, column in enumerate(columns)]

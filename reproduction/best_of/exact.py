@@ -50,11 +50,7 @@ ONE_MORE: tuple[Name, ...] = ("centred", "leave_one_out")  # need a sample more 
 
 
 def best_of_variance(settings: BestOfVariance) -> Path:
-    """Write the table and the figure, and return their folder.
-
-    Args:
-        settings: of the command.
-    """
+    """Write the table and the figure, and return their folder."""
     folder = open_folder(settings, "best-of-variance", out=settings.out)
     rows = list(variances())
     folder.write_csv("variances.csv", rows)

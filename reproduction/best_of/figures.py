@@ -1,20 +1,59 @@
-"""The mean and the best of m during training, for each objective that was trained for."""
+"""The command ``best-of-figures``: runs that train for the best of m, beside runs that train for the mean."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+import tyro
 from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import Appearance
 from reproduction.harness.best_of import RULES
 from reproduction.harness.drawing import draw_runs, legend_below, logarithmic, panels
 from reproduction.harness.errors import UserError
+from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import stored_settings
 from reproduction.harness.tables import markdown
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOfFigures:
+    """Compare runs that train for the best of m with runs that train for the mean.
+
+    Every run must have been validated with the best of the same m: runs of the command tsp or lm with
+    --best-of m or with --validate-best-of m.
+
+    Attributes:
+        runs: folders of runs of python -m reproduction tsp, or of python -m reproduction lm.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError(
+                "no runs were given; expected folders of runs of the command tsp or lm."
+            )
+
+
+def best_of_figures(settings: BestOfFigures) -> Path:
+    """Write curves.csv, table.csv, table.md and curves.png, and return their folder."""
+    curves = pd.concat([read_run(path) for path in settings.runs], ignore_index=True)
+    summary = table(curves)
+    folder = open_folder(settings, "best-of-figures", out=settings.out)
+    folder.write_csv("curves.csv", curves.to_dict("records"))
+    folder.write_csv("table.csv", summary.to_dict("records"))
+    folder.write_text("table.md", markdown_table(summary, curves))
+    folder.write_figure("curves.png", curves_figure(curves))
+    print(summary.to_string(index=False))
+    print(f"The figures are in {folder.path}")
+    return folder.path
 
 
 class Metrics(NamedTuple):
@@ -31,8 +70,12 @@ EXPERIMENTS = (
     Metrics("sampled_solved", "best_of_solved", "share of prompts solved", log_scale=False),
 )
 
-COLOURS = {"mean": "#008a64", "independent": "#444444", "distinct": "#0072b2"}
-"""A colour for every objective."""
+LOOKS = {
+    "mean": Appearance("the mean, distinct samples", "#008a64", "-", "o"),
+    "independent": Appearance("the best of {}, independent samples", "#444444", "-", "o"),
+    "distinct": Appearance("the best of {}, distinct samples", "#0072b2", "-", "o"),
+}
+"""Every objective, and the samples that it is estimated from; m has a place in the label."""
 
 
 def read_run(run: Path) -> pd.DataFrame:
@@ -76,7 +119,7 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
         part.columns = [f"{name}, seed {seed}" for seed in part.columns]
         part.insert(0, name, part.mean(axis=1))
         parts.append(part)
-    order = [name for name in COLOURS if name in parts[0].index]
+    order = [name for name in LOOKS if name in parts[0].index]
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
@@ -89,18 +132,9 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
     for row in summary.to_dict("records"):
         by_seed = ", ".join(f"{row[seed]:.2f}" for seed in seeds)
         means = (f"{row[name]:.2f}" for name in metrics[:2])
-        lines.append([labels(m)[row["objective"]], *means, by_seed])
+        lines.append([LOOKS[row["objective"]].label.format(m), *means, by_seed])
     header = ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"]
     return markdown(header, lines)
-
-
-def labels(m: int) -> dict[str, str]:
-    """Name each objective, and the samples that it is estimated from."""
-    return {
-        "mean": "the mean, distinct samples",
-        "independent": f"the best of {m}, independent samples",
-        "distinct": f"the best of {m}, distinct samples",
-    }
 
 
 def curves_figure(curves: pd.DataFrame) -> Figure:
@@ -110,8 +144,8 @@ def curves_figure(curves: pd.DataFrame) -> Figure:
     titles = {metrics.mean: "One sample: the mean", metrics.best: f"The best of {m} samples"}
     trained = curves[curves["steps"] > 0]
     for ax, (metric, title) in zip(axes[0], titles.items(), strict=True):
-        for objective, label in labels(m).items():
-            look = Appearance(label, COLOURS[objective], "-", "o")
+        for objective, look in LOOKS.items():
+            look = look._replace(label=look.label.format(m))
             draw_runs(ax, trained[trained["objective"] == objective], "steps", metric, look)
         if metrics.log_scale:
             logarithmic(ax, trained[metric])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reproduction.claims.claim import Claim, Tables, evaluate
+from rich.console import Console
+
+from reproduction.claims.claim import Claim, Finding, Tables, evaluate
 from reproduction.claims.listed import CLAIMS
-from reproduction.claims.page import insert, print_findings
+from reproduction.claims.page import CONVENTION, HEADER, print_findings, rows, summary
+from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
+from reproduction.harness.tables import markdown
+
+BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 
 COMMITTED = {
     "rules": "rules/rules.csv",
@@ -51,14 +58,10 @@ class ClaimsSettings:
 
 def claims(settings: ClaimsSettings) -> None:
     """Print the verdicts, and write them into the page of the results."""
-    from rich.console import Console
-
     path = settings.results / "README.md"
-    text = path.read_text(encoding="utf-8")
     findings = evaluate(CLAIMS, committed(settings.results))
-    RunFolder(settings.results).write_text(
-        path.name, insert(text, findings, [links(claim) for claim in CLAIMS])
-    )
+    page = insert(path.read_text(encoding="utf-8"), findings)
+    RunFolder(settings.results).write_text(path.name, page)
     console = Console(highlight=False)
     print_findings(findings, console)
     console.print(f"The page is {path}", soft_wrap=True)
@@ -73,3 +76,18 @@ def links(claim: Claim) -> str:
     """Return links from the page of the results to the tables of a claim."""
     paths = (COMMITTED[name] for name in claim.tables)
     return ", ".join(f"[{Path(path).parent}]({path})" for path in paths)
+
+
+def insert(page: str, findings: Sequence[Finding]) -> str:
+    """Return a page of Markdown with the table of findings between the two markers."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(
+            f"the page has no markers; expected the lines {BEGIN!r} and {END!r}, between which the table "
+            "of claims is written. Add them to the page."
+        )
+    data = [links(finding.claim) for finding in findings]
+    lines = [[*row, link] for row, link in zip(rows(findings), data, strict=True)]
+    table = markdown([*HEADER, "data"], lines)
+    return f"{before}{begin}\n{summary(findings)} {CONVENTION}\n\n{table}{end}{after}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from reproduction.claims import exact, training, vae
+from reproduction.claims import criteria
 from reproduction.claims.claim import Claim
 
 RUNS = "The 95 % interval of the difference is {}, with the spread of seeds pooled over estimators."
@@ -23,7 +23,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "For each of the others, the 95 % interval of its log-variance minus that of the unordered "
             "set estimator is above −0.1.",
             (name,),
-            vae.lowest,
+            criteria.lowest,
         ),
         Claim(
             where,
@@ -31,7 +31,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "Each pair that is more than 0.1 apart in the paper is in the same order here, and the "
             "95 % interval of its difference excludes 0.",
             (name,),
-            partial(vae.same_order, dims=dims),
+            partial(criteria.same_order, dims=dims),
         ),
         Claim(
             where,
@@ -39,7 +39,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "The 95 % intervals of their log-variance minus that of REINFORCE without a baseline, the "
             "next in the paper, are above 0. (The paper's code for both is incorrect.)",
             (f"{name}-all",),
-            vae.highest,
+            criteria.highest,
         ),
     )
 
@@ -57,7 +57,7 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
             f"The unordered set estimator outperforms {label}.",
             GAP + POSITIVE,
             (table,),
-            partial(training.shorter_tours, other=name),
+            partial(criteria.shorter_tours, other=name),
         )
         for name, label in outperformed.items()
     )
@@ -66,7 +66,7 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
         "It is on par with RISK, which is biased.",
         GAP + RUNS.format("within 10 %"),
         (table,),
-        partial(training.tours_on_par, other="risk"),
+        partial(criteria.tours_on_par, other="risk"),
     )
     return (*better, par)
 
@@ -78,7 +78,7 @@ PAPER = (
         "The bias of the gradient on five outcomes, summed over all samples, is below 1e-12 for every "
         "rule that is said to be unbiased.",
         ("rules",),
-        exact.unbiased,
+        criteria.unbiased,
     ),
     Claim(
         "Theorems 1 and 4",
@@ -86,7 +86,7 @@ PAPER = (
         "The ratio of the exact variances on five outcomes is at most 1 for every k from 2 on.",
         ("rules",),
         partial(
-            exact.never_above,
+            criteria.never_above,
             ours="unordered_set_no_baseline",
             others=("single_sample", "sum_and_sample"),
         ),
@@ -97,7 +97,7 @@ PAPER = (
         "Its largest ratio to the lowest exact variance, over both η and 2 to 7 evaluations, is the "
         "smallest of all estimators.",
         ("variances",),
-        exact.smallest_ratio,
+        criteria.smallest_ratio,
     ),
     Claim(
         "Section 5.1",
@@ -105,7 +105,7 @@ PAPER = (
         "At every step, the loss of the exact trajectory is between the 10th and the 90th percentile "
         "of the runs.",
         ("trajectory",),
-        exact.follows_exact,
+        criteria.follows_exact,
     ),
     *table1(2),
     Claim(
@@ -113,7 +113,7 @@ PAPER = (
         "Sum-and-sample without a baseline has the same variance.",
         "The 95 % interval of the difference in log-variance is within 0.1.",
         ("variance-2",),
-        partial(vae.tied, other="sum_and_sample"),
+        partial(criteria.tied, other="sum_and_sample"),
     ),
     *table1(20),
     *(
@@ -122,7 +122,7 @@ PAPER = (
             "The unordered set estimator trains on par with RLOO.",
             "−ELBO of the training images at the end. " + RUNS.format("within 1 nat"),
             (table,),
-            partial(vae.trains_on_par, dims=dims, other="rloo"),
+            partial(criteria.trains_on_par, dims=dims, other="rloo"),
         )
         for where, dims, table in (
             (f"Figure 2, {DOMAINS[2]}", 2, "curves-2"),
@@ -136,7 +136,7 @@ PAPER = (
         "−ELBO of the training images at the last common epoch, in the better domain of each. "
         + ALL_POSITIVE,
         ("curves-2", "curves-20"),
-        vae.outperforms_in_one,
+        criteria.outperforms_in_one,
     ),
     *figure3("Figure 3", "tsp"),
     Claim(
@@ -144,7 +144,7 @@ PAPER = (
         "It needs fewer instances than single-sample estimators.",
         "Gap at equal numbers of instances. " + ALL_POSITIVE,
         ("tsp",),
-        training.fewer_instances,
+        criteria.fewer_instances,
     ),
 )
 
@@ -154,14 +154,14 @@ BEYOND = (
         "With its baseline, its variance is not above that of RLOO with the same k.",
         "The ratio of the exact variances on five outcomes is at most 1 for every k from 2 on.",
         ("rules",),
-        partial(exact.never_above, ours="unordered_set", others=("rloo",)),
+        partial(criteria.never_above, ours="unordered_set", others=("rloo",)),
     ),
     Claim(
         "Figure 1",
         "The enumerated variances are those of sampled gradients.",
         "The largest deviation at η = 0 is below the 95 % limit for the largest of so many.",
         ("monte-carlo",),
-        exact.sampled_as_enumerated,
+        criteria.sampled_as_enumerated,
     ),
     *figure3("Tours, from a confident policy", "tsp-confident"),
     Claim(
@@ -169,7 +169,7 @@ BEYOND = (
         "Where the policy is confident, its variance is below that of RLOO.",
         "The 95 % interval of the ratio of variances is below 1 on the most confident policy.",
         ("tsp-variance", "tsp-policies"),
-        training.less_variance,
+        criteria.less_variance,
     ),
     *(
         Claim(
@@ -177,7 +177,7 @@ BEYOND = (
             "It reaches the target in fewer steps than RLOO.",
             "Steps until the target; a run that misses it counts as its length. " + POSITIVE,
             (table,),
-            training.fewer_steps,
+            criteria.fewer_steps,
         )
         for where, table in (
             ("Language model, sorting", "lm"),
@@ -190,7 +190,7 @@ BEYOND = (
             "Training for the best of four is better from distinct samples.",
             "Best of four in the last third of training. " + POSITIVE,
             (table,),
-            partial(training.better_best, metric=metric, lower=lower),
+            partial(criteria.better_best, metric=metric, lower=lower),
         )
         for where, table, metric, lower in (
             ("Best of four, tours", "best-of-tsp", "best_of_gap", True),
@@ -202,7 +202,7 @@ BEYOND = (
         "It outperforms POMO with as many solutions.",
         "Greedy cost in the last third of training. " + ALL_POSITIVE,
         ("rl4co",),
-        partial(training.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
+        partial(criteria.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Verdicts on claims as a table: in the terminal, in Markdown, and as the rows of a page of HTML."""
+"""Verdicts on claims as a table: in the terminal, and as the rows of a page of Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from reproduction.claims.claim import Finding
-from reproduction.harness.errors import UserError
-from reproduction.harness.tables import markdown
 
-BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+HEADER = ["source", "claim", "measured", "verdict", "criterion"]
 STYLES = {"agrees": "green", "differs": "red"}
 CONVENTION = (
     "Differences: the other estimator minus the unordered set estimator, with 95 % interval."
@@ -21,8 +19,8 @@ CONVENTION = (
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print the claims that were measured with criterion, number and verdict, and count the others."""
-    table = Table(title="Claims and verdicts", caption=CONVENTION, show_lines=True)
-    table.add_column("claim and criterion")
+    table = Table("claim and criterion", title="Claims and verdicts", caption=CONVENTION)
+    table.show_lines = True
     table.add_column("measured", width=22)
     table.add_column("verdict", width=11)
     measured = [finding for finding in findings if finding.number != "–"]
@@ -30,8 +28,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         text = f"[bold]{claim.where}.[/] {claim.statement}\n[dim]{claim.criterion}[/]"
         table.add_row(text, number, f"[{STYLES.get(verdict, 'default')}]{verdict}[/]")
     console.print(table)
-    others = len(findings) - len(measured)
-    if others:
+    if others := len(findings) - len(measured):
         console.print(
             f"{others} other claims need longer runs than this one; results/README.md has their verdicts."
         )
@@ -51,26 +48,3 @@ def rows(findings: Sequence[Finding]) -> list[list[str]]:
         [claim.where, claim.statement, number, verdict, claim.criterion]
         for claim, number, verdict in findings
     ]
-
-
-HEADER = ["source", "claim", "measured", "verdict", "criterion"]
-
-
-def insert(page: str, findings: Sequence[Finding], links: Sequence[str]) -> str:
-    """Return a page of Markdown with the table of findings between the two markers.
-
-    Args:
-        page: text of the page.
-        findings: findings of all claims.
-        links: links to the tables behind each finding.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(
-            f"the page has no markers; expected the lines {BEGIN!r} and {END!r}, between which the table "
-            "of claims is written. Add them to the page."
-        )
-    lines = [[*row, link] for row, link in zip(rows(findings), links, strict=True)]
-    table = markdown([*HEADER, "data"], lines)
-    return f"{before}{begin}\n{summary(findings)} {CONVENTION}\n\n{table}{end}{after}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -80,26 +80,24 @@ def between_measurements(first: tuple[float, float], second: tuple[float, float]
     return Interval(difference, difference - half, difference + half)
 
 
-def above_zero(intervals: Sequence[Interval]) -> Decision:
+def above_zero(intervals: Iterable[Interval]) -> Decision:
     """Decide whether all differences are positive.
 
     >>> above_zero([Interval(1.0, 0.5, 1.5)]), above_zero([Interval(1.0, -0.5, 2.5)])
     ('agrees', 'undecided')
     """
-    if any(interval.high < 0.0 for interval in intervals):
-        return "differs"
-    return "agrees" if all(interval.low > 0.0 for interval in intervals) else "undecided"
+    lows, highs = zip(*((interval.low, interval.high) for interval in intervals), strict=True)
+    return "differs" if min(highs) < 0.0 else "agrees" if min(lows) > 0.0 else "undecided"
 
 
-def at_most(intervals: Sequence[Interval], margin: float) -> Decision:
+def at_most(intervals: Iterable[Interval], margin: float) -> Decision:
     """Decide whether no difference is above a margin.
 
     >>> at_most([Interval(0.0, -0.05, 0.05)], 0.1), at_most([Interval(0.3, 0.2, 0.4)], 0.1)
     ('agrees', 'differs')
     """
-    if any(interval.low > margin for interval in intervals):
-        return "differs"
-    return "agrees" if all(interval.high <= margin for interval in intervals) else "undecided"
+    lows, highs = zip(*((interval.low, interval.high) for interval in intervals), strict=True)
+    return "differs" if max(lows) > margin else "agrees" if max(highs) <= margin else "undecided"
 
 
 def on_par(interval: Interval, margin: float) -> Decision:

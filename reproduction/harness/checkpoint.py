@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 import torch
 
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, readable
 from reproduction.harness.folder import replacing
 from reproduction.harness.metrics import Meter
 from reproduction.harness.task import Batch, Task
@@ -83,17 +83,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"there is no {path}; expected the checkpoint of a run. Give the folder of a run that was "
             "started, or start one without resuming."
         )
-    try:
+    with readable(path, "a checkpoint that training wrote", Exception):  # damage can raise anything
         with ZipFile(path) as archive:
             if (damaged := archive.testzip()) is not None:
                 raise BadZipFile(f"the checksum of {damaged} is not that of its content")
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(content, dict):
-            raise TypeError(f"it holds a {type(content).__name__}")
-    except Exception as error:  # a damaged file can raise almost anything
-        raise UserError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); expected a checkpoint that "
-            "training wrote. It is damaged, or was written by something else. Restore the file from a "
-            "copy, or start the run again in another folder."
-        ) from error
-    return content
+        return dict(torch.load(path, map_location="cpu", weights_only=True))

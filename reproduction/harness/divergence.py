@@ -27,13 +27,7 @@ def check_weights(model: nn.Module, step: int) -> None:
 
 @contextmanager
 def watching(model: nn.Module, step: int, *, first: bool) -> Iterator[None]:
-    """Report a ValueError as divergence, unless it is raised before this process has taken a step.
-
-    Args:
-        model: the model in training.
-        step: the number of steps that the run has taken.
-        first: whether this process has taken none, so that the error is a mistake in the task.
-    """
+    """Report a ValueError as divergence, unless it is raised before this process has taken a step."""
     try:
         yield
     except ValueError as error:

@@ -42,14 +42,7 @@ def legend_below(figure: Figure, ax: Axes, columns: int = 2, **options: Any) -> 
 
 
 def legend_beside(ax: Axes, corner: tuple[float, float], place: Place, title: str | None) -> None:
-    """Put the legend of a panel outside it, so that it hides no curve.
-
-    Args:
-        ax: the panel.
-        corner: where the legend is, in widths and heights of the panel.
-        place: the point of the legend that is there.
-        title: of the legend.
-    """
+    """Put a point of the legend of a panel at a corner outside it, so that it hides no curve."""
     style: dict[str, Any] = {"frameon": False, "fontsize": 8, "title_fontsize": 8}
     ax.legend(loc=place, bbox_to_anchor=corner, alignment="left", title=title, **style)
 
@@ -58,13 +51,6 @@ def draw_runs(ax: Axes, runs: pd.DataFrame, x: str, y: str, look: Appearance) ->
     """Draw a thin line for the run of every seed, and a thick one for their mean.
 
     The mean ends where the first run ends, since a mean over fewer runs would jump.
-
-    Args:
-        ax: the panel.
-        runs: a row for every seed and x.
-        x: the column of the horizontal axis.
-        y: the column of the vertical axis.
-        look: of the lines.
     """
     by_seed = runs.pivot(index=x, columns="seed", values=y)
     if by_seed.shape[1] > 1:

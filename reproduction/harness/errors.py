@@ -6,10 +6,25 @@ Settings check themselves when they are made, in ``__post_init__``, and raise :c
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class UserError(Exception):
     """Says what was given, what was expected and what to do; shown without a traceback."""
+
+
+@contextmanager
+def readable(file: Path | str, expected: str, *damage: type[Exception]) -> Iterator[None]:
+    """Turn the errors that a damaged file raises into one that names it."""
+    try:
+        yield
+    except damage as error:
+        raise UserError(
+            f"{file} cannot be read ({type(error).__name__}: {error}); expected {expected}. Restore "
+            "the file from a copy, or start again in another folder."
+        ) from error
 
 
 def check_positive(settings: object, *names: str) -> None:

@@ -19,10 +19,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from filelock import FileLock, Timeout
 
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, readable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,35 +32,22 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a full disk into an error that names the file and says what to do."""
+def replacing(path: Path) -> Iterator[Path]:
+    """Write a file whole or not at all: yield a draft beside it, which is flushed and then renamed."""
+    draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield
+        yield draft
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())  # a rename may reach the disk before the content does
+        os.replace(draft, path)
     except OSError as error:
         if error.errno not in FULL:
             raise
         raise UserError(
             f"{path} could not be written ({error.strerror}); expected room on the disk. Free some "
-            "space, and run the command again, or resume the run if it was training: what was "
-            "written before is whole."
+            "space, and run the command again, or resume the run: earlier files are whole."
         ) from error
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Write a file whole or not at all: yield a draft, which is flushed to the disk and then renamed.
-
-    Args:
-        path: the file; the draft is beside it and has the same suffix.
-    """
-    draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with writing(path):
-            yield draft
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())  # a rename may reach the disk before the content does
-            os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -129,28 +115,16 @@ class RunFolder:
         return path
 
     def write_settings(self, settings: DataclassInstance) -> Path:
-        """Write ``settings.json``: the settings, the command and the versions, also of resumed runs."""
+        """Write ``settings.json``: the settings, and the command and the versions of the first attempt."""
         path = self.path / "settings.json"
-        if not path.exists():
-            return self.write_json(path.name, {"settings": asdict(settings), **provenance()})
-        stored = read_json(path)
-        resumed = [*stored.get("resumed", []), provenance()]
-        again = stored | {"settings": asdict(settings), "resumed": resumed}
-        return self.write_json(path.name, again)
+        first = read_json(path) if path.exists() else provenance()
+        return self.write_json(path.name, first | {"settings": asdict(settings)})
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read the object in a file of JSON that a run wrote."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError(f"it holds a {type(content).__name__}")
-    except (ValueError, OSError) as error:  # such as an empty file, or bytes that are no text
-        raise UserError(
-            f"{path} cannot be read ({error}); expected the JSON object that a run wrote. Restore "
-            "the file from a copy, or start again in another folder."
-        ) from error
-    return content
+    with readable(path, "the JSON object that a run wrote", AttributeError, ValueError, OSError):
+        return dict(json.loads(path.read_text(encoding="utf-8")).items())
 
 
 def require_new(path: Path) -> None:
@@ -163,13 +137,7 @@ def require_new(path: Path) -> None:
 
 
 def create(path: Path | None, name: str = "") -> RunFolder:
-    """Make a new folder.
-
-    Args:
-        path: where; it must not exist, or be an empty folder. None for the first of ``runs/NAME-1``,
-            ``runs/NAME-2``, … that does not exist.
-        name: of the latter.
-    """
+    """Make a new folder; by default the first of ``runs/NAME-1``, ``runs/NAME-2``, … that does not exist."""
     if path is None:
         paths = (Path("runs", f"{name}-{number}") for number in count(1))
         path = next(path for path in paths if not path.exists())
@@ -186,16 +154,13 @@ def open_folder(settings: DataclassInstance, name: str, *, out: Path | None) -> 
 
 
 def provenance() -> dict[str, Any]:
-    """Return the command, the versions that it runs with, and the number of processes and threads."""
+    """Return the command and the versions that it runs with."""
     program = Path(sys.argv[0]).name
     started = ["python", "-m", "reproduction"] if program == "__main__.py" else [program]
-    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    versions = {name: version(name) for name in ("swor", "torch")}
     return {
         "command": shlex.join([*started, *sys.argv[1:]]),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("swor", "torch")},
-        "processes": torch.distributed.get_world_size() if together else 1,
-        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version()} | versions,
     }
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, readable
 
 Name = Literal["digits", "mnist", "binarized-mnist"]
 
@@ -98,14 +98,13 @@ def _binarized(folder: Path) -> Images:
 
 
 def _packed(path: Path) -> list[NDArray[np.uint8]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return [arrays[split] for split in ("train", "valid", "test")]
-    except Exception as error:  # a damaged archive can raise almost anything
-        raise UserError(
-            f"{path} cannot be read ({error}); expected arrays train, valid and test. Get it again, "
-            f"or replace it by the files at {BINARIZED_HOME}."
-        ) from error
+    expected = f"arrays train, valid and test, or the files at {BINARIZED_HOME} in its place"
+    with (
+        readable(path, expected, Exception),  # a damaged archive can raise almost anything
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
+        return [arrays[split] for split in ("train", "valid", "test")]
 
 
 def _rows(pixels: NDArray[np.uint8]) -> Tensor:

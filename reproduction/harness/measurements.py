@@ -43,14 +43,7 @@ def do(jobs: Sequence[Job]) -> None:
 
 @contextmanager
 def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[RunFolder]:
-    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted.
-
-    Args:
-        settings: of the command; those of the folder to continue must be the same, except for those that
-            may change.
-        command: its name on the command line.
-        name: of a new folder in ``runs``, if the settings name none.
-    """
+    """Open and lock the folder of a measurement, and say how to continue it if it is interrupted."""
     folder = RunFolder(settings.resume) if settings.resume else create(settings.out, name)
     if settings.resume is not None:
         before = read_settings(type(settings), folder.path)
@@ -67,14 +60,7 @@ def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[
 def moments(
     draw: Callable[[int], Tensor], draws: int, groups: tuple[int, ...], advance: Advance
 ) -> Stream:
-    """Return the moments of draws of a gradient, with the total variance of groups of parameters.
-
-    Args:
-        draw: from the number of a draw to a gradient, (parameters,).
-        draws: how many.
-        groups: the number of parameters of each group.
-        advance: called after every draw.
-    """
+    """Return the moments of gradients, (parameters,), by the numbers of parameters of their groups."""
     stream = start(sum(groups), groups=groups)
     for number in range(draws):
         stream = update(stream, draw(number).unsqueeze(0))

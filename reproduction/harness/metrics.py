@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reproduction.harness.errors import UserError
-from reproduction.harness.folder import plain, writing
+from reproduction.harness.errors import UserError, readable
+from reproduction.harness.folder import plain
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -69,10 +69,9 @@ class Records:
             return
         seconds = round(time.perf_counter() - self.began, 3)
         line = {"split": split, "step": step, "epoch": epoch, **metrics, "seconds": seconds}
-        with writing(self.path):
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(plain(line), allow_nan=False) + "\n")
-            self.accelerator.log({f"{split}/{n}": m for n, m in metrics.items()}, step=step)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(plain(line), allow_nan=False) + "\n")
+        self.accelerator.log({f"{split}/{n}": m for n, m in metrics.items()}, step=step)
 
     def size(self) -> int:
         """Return the number of bytes written so far."""
@@ -92,16 +91,13 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
         )
     *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the last may be being written
     for number, line in enumerate(lines, 1):
-        try:
+        place = f"line {number} of {path}"
+        with readable(place, "a line that training wrote", KeyError, TypeError, ValueError):
             record = dict(json.loads(line))
-            if record.pop("split") == split:
-                numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
-                yield {"split": split} | numbers
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"line {number} of {path} cannot be read ({error}); expected a line that training "
-                "wrote. Restore the file, or remove the line."
-            ) from error
+            found = record.pop("split")
+            numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
+        if found == split:
+            yield {"split": split} | numbers
 
 
 def last_step(folder: Path) -> int:
@@ -112,14 +108,7 @@ def last_step(folder: Path) -> int:
 
 
 class Bar:
-    """A progress bar with loss, throughput and time left; above it, a line for every epoch.
-
-    Args:
-        steps: number of steps of the run.
-        examples: number of records in a step.
-        start: number of steps that were taken before.
-        enabled: only the main process shows it.
-    """
+    """A progress bar with loss, throughput and time left; above it, a line for every epoch."""
 
     def __init__(self, steps: int, examples: int, start: int, *, enabled: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, readable
 from reproduction.harness.folder import replacing
 from reproduction.harness.settings import Settings, as_json, from_json
 
@@ -23,12 +23,9 @@ DIGITS: dict[Unit, int] = {"epoch": 4, "step": 6}
 
 
 def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None = None) -> None:
-    """Write the weights of a model as safetensors; weights that are tied are written once.
+    """Write the weights of a model as safetensors, and the settings that it is built from.
 
-    Args:
-        path: the file.
-        model: the model.
-        settings: the settings that the model is built from, for :func:`kept_settings`.
+    Weights that are tied are written once.
     """
     from safetensors.torch import save_model
 
@@ -41,13 +38,7 @@ def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None 
 
 
 def load_model(path: Path, model: nn.Module, *, part: str = "") -> None:
-    """Read the weights that :func:`keep_model` wrote.
-
-    Args:
-        path: the file.
-        model: the whole model, or the part of it that ``part`` names.
-        part: such as ``"encoder"``; the weights of other parts are not loaded.
-    """
+    """Read the weights that :func:`keep_model` wrote, or those of one part, such as ``"encoder"``."""
     from safetensors.torch import load_model as load
 
     whole = nn.ModuleDict({part: model}) if part else model
@@ -87,13 +78,8 @@ def _reading(path: Path) -> Iterator[None]:
             f"there is no file {path}; expected a model that training kept. Give another file, finish "
             "the run, or train with --keep-every."
         )
-    try:
+    with readable(path, "a model that training kept", SafetensorError, ValueError):
         yield
-    except (SafetensorError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors ({error}); expected a model that training kept. "
-            "Restore the file, or train again."
-        ) from error
 
 
 def kept_name(unit: Unit, number: int) -> str:
@@ -106,13 +92,7 @@ def kept_name(unit: Unit, number: int) -> str:
 
 
 def kept_models(run: Path, unit: Unit, wanted: Sequence[int] = ()) -> dict[int, Path]:
-    """Return the kept models of a run by epoch or by step, in order.
-
-    Args:
-        run: the folder of the run.
-        unit: what the models are counted in.
-        wanted: the epochs or steps; by default all that were kept.
-    """
+    """Return the kept models of a run by epoch or by step, in order; by default all of them."""
     found = sorted((run / "models").glob(f"{unit}-*.safetensors"))
     kept = {int(path.stem.split("-")[1]): path for path in found}
     missing = [number for number in wanted if number not in kept]

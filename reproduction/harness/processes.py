@@ -31,12 +31,7 @@ Made = TypeVar("Made")
 
 
 def connect(settings: TrainingSettings, folder: Path | None = None) -> Accelerator:
-    """Connect this process with those that were launched together with it.
-
-    Args:
-        settings: of the run: whether to stay on the CPU, and which trackers to prepare.
-        folder: of the run, which trackers write to; None for no trackers.
-    """
+    """Connect this process with those launched with it, and prepare the trackers if there is a folder."""
     from accelerate import Accelerator
 
     for name in settings.track:

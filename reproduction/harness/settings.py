@@ -92,12 +92,7 @@ def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str
 
 
 def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> DataclassInstance | None:
-    """Return the settings of the run that ``--resume RUN`` names, or None without that option.
-
-    Args:
-        kind: type of the settings of a command.
-        arguments: of that command.
-    """
+    """Return the settings of the run that ``--resume RUN`` names, or None without that option."""
     if not issubclass(kind, ResumableSettings):
         return None
     for position, argument in enumerate(arguments):
@@ -127,13 +122,7 @@ def stored_settings(run: Path) -> dict[str, Any]:
 
 
 def from_json(kind: type[Settings], stored: Mapping[str, Any], path: Path) -> Settings:
-    """Make settings from their JSON form, including nested ones; settings that are missing have defaults.
-
-    Args:
-        kind: type of the settings.
-        stored: from names to values.
-        path: the file that they are from, for the error.
-    """
+    """Make settings from their JSON form in a file; settings that are missing have their defaults."""
     from dacite import Config, DaciteError, from_dict
 
     try:
@@ -151,13 +140,7 @@ def as_json(settings: DataclassInstance) -> str:
 
 
 def require_same(before: Settings, now: Settings, path: Path) -> None:
-    """Refuse settings other than those of the run that is resumed.
-
-    Args:
-        before: the settings of the run.
-        now: those that it is resumed with.
-        path: the file that the former are from, for the error.
-    """
+    """Refuse settings other than those of the run that is resumed, which are in a file."""
     if changed := list(_changes(before, now)):
         raise UserError(
             f"{path} was written with other settings: {'; '.join(changed)}. Expected the same. "

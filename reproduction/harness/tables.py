@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, TypeVar, get_type_hints
 
-from reproduction.harness.errors import UserError
+import pandas as pd
+
+from reproduction.harness.errors import readable
 
 LEVEL = 0.95
 """Of confidence intervals."""
@@ -54,30 +55,10 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
-    """Read the rows that a command has written as CSV; none if there is no table yet.
-
-    Args:
-        path: the table.
-        kind: a NamedTuple, whose fields are columns of the table.
-        command: the name of the command that writes it, for the error.
-    """
+    """Read rows of a kind of NamedTuple that a command has written as CSV; none if there is no table."""
     if not path.exists():
         return []
-    columns = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [
-                kind(**{name: read(row[name]) for name, read in columns.items()})
-                for row in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); expected the table that {command} wrote. Restore "
-            "the file, or start again in another folder."
-        ) from error
-
-
-def _reader(hint: Any) -> Callable[[str], Any]:
-    """From the text of a cell to a value; any text but an empty one would be true for bool itself."""
-    truth: Mapping[str, bool] = {"True": True, "False": False}
-    return truth.__getitem__ if hint is bool else hint
+    types = get_type_hints(kind)
+    with readable(path, f"the table that {command} wrote", TypeError, ValueError):
+        table = pd.read_csv(path, usecols=list(types), dtype=types, keep_default_na=False)
+        return [kind(*row) for row in table[list(types)].itertuples(index=False, name=None)]

@@ -62,18 +62,9 @@ def run(
 def train(
     task: Task[Batch], folder: Path, settings: TrainingSettings, *, resume: bool = False
 ) -> bool:
-    """Train a task in a folder: settings, checkpoint, metrics and kept models.
+    """Train a task in a folder, and return whether it finished; after Ctrl-C it can be resumed.
 
-    Args:
-        task: the task.
-        folder: where everything is written; no other run may use it at the same time.
-        settings: of the run; they must be the same when the run is resumed.
-        resume: continue from the checkpoint in the folder, or from the beginning if the run ended
-            before it wrote one.
-
-    Returns:
-        Whether training finished. It did not if it was interrupted (Ctrl-C); then everything is
-        saved for another call with ``resume``.
+    A run that ended before its first checkpoint is resumed from its beginning.
     """
     accelerator = connect(settings, folder)
     with together(), locked(folder) if accelerator.is_main_process else nullcontext():

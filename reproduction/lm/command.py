@@ -8,17 +8,18 @@ import pandas as pd
 
 from reproduction.harness.folder import open_folder
 from reproduction.harness.training import run
-from reproduction.lm.figures import curves_figure, read_points
+from reproduction.lm.figures import (
+    curves_figure,
+    read_points,
+    read_reached,
+    steps_table,
+    summary_table,
+)
 from reproduction.lm.settings import LMFigures, LMSettings
-from reproduction.lm.tables import read_reached, steps_table, summary_table
 
 
 def lm(settings: LMSettings) -> Path:
-    """Train the language model, and return the folder of the run.
-
-    Args:
-        settings: of the run; with ``resume``, those of the run with what may change.
-    """
+    """Train the language model, and return the folder of the run."""
     from reproduction.lm.task import SortingTask  # needs transformers, which the figures do not
 
     name = f"lm-{settings.estimator}"
@@ -26,11 +27,7 @@ def lm(settings: LMSettings) -> Path:
 
 
 def lm_figures(settings: LMFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md.
-
-    Args:
-        settings: of the figures.
-    """
+    """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md."""
     points = [point for path in settings.runs for point in read_points(path)]
     metric = "solved" if settings.measure == "greedy" else "right"
     reached = [read_reached(path, settings.target, metric) for path in settings.runs]

@@ -26,13 +26,8 @@ class Sorting(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The token that ends a completion, and pads it."""
+        """The token that ends a completion, and pads it; the last of all tokens."""
         return self.base + 1
-
-    @property
-    def symbols(self) -> int:
-        """The number of tokens."""
-        return self.base + 2
 
     @property
     def length(self) -> int:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import tyro
 
 from reproduction.harness.best_of import check_best_of
 from reproduction.harness.errors import UserError, check_at_least, check_positive
 from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
-
-Reward = Literal["share", "exact"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class LMSettings(TrainingSettings):
     heads: int = 4
     validate_every: int = 100
     validation_size: int = 500
-    reward: Reward = "share"
+    reward: Literal["share", "exact"] = "share"
     supervised_until: float = 0.0
     supervised_by: Literal["greedy", "sampled"] = "greedy"
     best_of: int | None = None
@@ -78,8 +76,6 @@ class LMSettings(TrainingSettings):
             )
         check_best_of(self.best_of, self.estimator, self.k)
         check_positive(self, "validate_best_of")
-        if self.reward not in get_args(Reward):
-            raise UserError(f"reward is {self.reward!r}; expected {' or '.join(get_args(Reward))}.")
         if not 0.0 <= self.supervised_until <= 1.0:
             raise UserError(
                 f"supervised_until is {self.supervised_until}; expected a share, from 0 to 1."

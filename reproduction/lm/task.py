@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import swor
 from reproduction.harness.best_of import best_of_loss
+from reproduction.harness.errors import UserError
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.lm.problem import Sorting
 from reproduction.lm.settings import LMSettings
-from reproduction.lm.supervision import supervise
 from swor.diagnostics.groups import duplicates, group_statistics
 from swor.integrations.transformers import (
     ancestral_completions,
@@ -22,13 +23,12 @@ from swor.integrations.transformers import (
     sample_completions,
 )
 
+CHECK_EVERY = 5  # steps on right answers between validations
+MOST_STEPS = 20_000  # on right answers
+
 
 class SortingTask(Task[Tensor]):
-    """Maximise the expected reward of the completions of random prompts.
-
-    Args:
-        settings: of the run.
-    """
+    """Maximise the expected reward of the completions of random prompts."""
 
     def __init__(self, settings: LMSettings) -> None:
         self.settings = settings
@@ -43,7 +43,7 @@ class SortingTask(Task[Tensor]):
 
     def _config(self) -> GPT2Config:
         return GPT2Config(
-            vocab_size=self.problem.symbols,
+            vocab_size=self.problem.end + 1,
             n_positions=2 * self.problem.length,
             n_embd=self.settings.width,
             n_layer=self.settings.layers,
@@ -57,11 +57,42 @@ class SortingTask(Task[Tensor]):
         )
 
     def begin(self) -> dict[str, float]:
-        """Train on right answers, if that is asked for."""
-        if self.settings.supervised_until == 0.0:
+        """Train on right answers until enough prompts are solved, if that is asked for.
+
+        The prompts depend on the seed alone, and the steps on no setting of the estimator, so all
+        estimators start from the same weights and the same state of the optimiser.
+        """
+        from accelerate import PartialState
+        from rich.progress import Progress
+
+        until = self.settings.supervised_until
+        if until == 0.0:
             return {}
-        steps = supervise(self.model, self.optimizer, self.problem, self.settings, self._solved)
-        return {"supervised_steps": float(steps)}
+        with Progress(disable=not PartialState().is_main_process) as progress:
+            bar = progress.add_task("solved by supervision", total=until)
+            for step in range(0, MOST_STEPS, CHECK_EVERY):
+                share = self._solved()
+                progress.update(bar, completed=share)
+                if share >= until:
+                    return {"supervised_steps": float(step)}
+                for number in range(step, step + CHECK_EVERY):
+                    self.supervised_step(number)
+        raise UserError(
+            f"supervised_until is {until}, but after {MOST_STEPS} steps on right answers the model "
+            f"solves {self._solved():.2f} of the prompts; expected as many. Give a lower share or a "
+            "larger model."
+        )
+
+    def supervised_step(self, step: int) -> None:
+        """Take a step on the negative log-probability of the right answers of new prompts."""
+        generator = seeded(self.settings.seed, "supervision", step)
+        prompts = self.problem.prompts(self.examples, generator).to(self._device)
+        answers = self.problem.answers(prompts)
+        self.optimizer.zero_grad(set_to_none=True)
+        completion_log_probs(self.model, prompts, answers).mean().neg().backward()
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
 
     @torch.no_grad()
     def _solved(self) -> float:
@@ -84,13 +115,8 @@ class SortingTask(Task[Tensor]):
         """Return the surrogate of the negative reward, and statistics of the groups."""
         distinct = self.settings.estimator == "unordered_set"
         draw = sample_completions if distinct else ancestral_completions
-        sample = draw(
-            self.model,
-            batch,
-            k=self.settings.k,
-            max_new_tokens=self.problem.length,
-            generator=generator,
-        )
+        k, length = self.settings.k, self.problem.length
+        sample = draw(self.model, batch, k=k, max_new_tokens=length, generator=generator)
         reward = self.reward(batch, sample.value)
         weights = swor.unordered_set(sample) if distinct else swor.rloo(sample)
         metrics = statistics(sample, reward) | {"reward": weights.mean(reward)}
@@ -124,10 +150,8 @@ class SortingTask(Task[Tensor]):
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}
-        length = self.problem.length
-        sample = ancestral_completions(
-            self.model, prompts, k=m, max_new_tokens=length, generator=generator
-        )
+        draw = partial(ancestral_completions, max_new_tokens=self.problem.length)
+        sample = draw(self.model, prompts, k=m, generator=generator)
         reward = self.reward(prompts, sample.value)
         solved = self.problem.solved(prompts, sample.value)
         return {

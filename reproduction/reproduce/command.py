@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
@@ -15,11 +14,57 @@ from reproduction.claims.claim import evaluate
 from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import print_findings
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import RunFolder, create, locked, read_json
-from reproduction.reproduce.execution import Outcome, as_completed, is_done, perform, workers
-from reproduction.reproduce.progress import duration, print_ended, signs_of_life
-from reproduction.reproduce.settings import FULL, SHORT, Settings, Sizes
-from reproduction.reproduce.steps import Step, all_steps, tables
+from reproduction.harness.folder import RunFolder, locked, open_folder, plain
+from reproduction.harness.settings import stored_settings
+from reproduction.reproduce.execution import Outcome, is_done, perform, signs_of_life, workers
+from reproduction.reproduce.steps import FULL, SHORT, Sizes, Step, all_steps, tables
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Reproduce the paper: Figure 1, the VAE, the travelling salesman, verdicts on claims, and a report.
+
+    Without options this takes a few minutes and needs no network. Steps that have succeeded are not
+    run again, so the same command continues a run that was interrupted.
+    """
+
+    full: bool = False
+    """run the paper's sizes, which takes weeks of computation; see --plan"""
+    plan: bool = False
+    """list the steps and their estimated durations, and run nothing"""
+    jobs: int | None = None
+    """number of processes, each with one thread; by default one per core"""
+    backend: Literal["local", "ray", "dask"] = "local"
+    """where the processes run: on this machine (local), or on a Ray or Dask cluster"""
+    address: str | None = None
+    """address of the Ray or Dask cluster; by default a new cluster is started on this machine"""
+    data_dir: Path | None = None
+    """folder of the MNIST files, for --full; by default SWOR_DATA, or else a download"""
+    out: Path | None = None
+    """folder of the results; by default runs/reproduce, or runs/reproduce-full with --full"""
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise UserError(
+                f"jobs is {self.jobs}; expected at least 1. Leave out --jobs to use all cores."
+            )
+        if self.address is not None and self.backend == "local":
+            raise UserError(
+                f"address is {self.address}, but the backend is local, which uses this machine only; "
+                "expected no address. Give --backend ray or --backend dask, or leave out --address."
+            )
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the results."""
+        return self.out or Path("runs") / ("reproduce-full" if self.full else "reproduce")
+
+    @property
+    def processes(self) -> int:
+        """The number of processes."""
+        from joblib import cpu_count
+
+        return self.jobs or int(cpu_count())
 
 
 def reproduce(settings: Settings) -> None:
@@ -29,17 +74,17 @@ def reproduce(settings: Settings) -> None:
 
 def run(settings: Settings, sizes: Sizes) -> None:
     """Do the same as :func:`reproduce`, with any sizes."""
-    from reproduction.reproduce.report.page import write_report
+    from reproduction.reproduce.report import write_report
 
     console = Console(file=sys.stdout, highlight=False)
-    steps = all_steps(sizes, settings.data_dir)
+    steps = all_steps(sizes, settings.folder, settings.data_dir)
     remaining = [step for step in steps if not is_done(settings.folder, step.name)]
     announce(console, settings, steps, remaining)
     if settings.plan:
         return
     folder = reproduction_folder(settings.folder, sizes)
     with locked(folder.path):
-        failed = run_steps(remaining, folder.path, settings, console)
+        failed = run_steps(remaining, settings, console)
         findings = evaluate(CLAIMS, tables(folder.path, sizes))
         report = write_report(folder, steps, sizes, findings)
     print_findings(findings, console)
@@ -61,26 +106,33 @@ def announce(
         for step in steps:
             state = duration(step.seconds) if step in remaining else "done"
             console.print(f"  {step.name:<50} {state:>10}")
-    console.print(f"{len(remaining)} of {len(steps)} steps remain.")
-    if remaining:
-        total = sum(step.seconds for step in remaining)
-        parallel = max(max(step.seconds for step in remaining), total / settings.processes)
-        console.print(
-            f"They take about {duration(total)} on one core, or {duration(parallel)} with "
-            f"{settings.processes} processes."
-        )
+    total = sum(step.seconds for step in remaining)
+    longest = max((step.seconds for step in remaining), default=0.0)
+    parallel = duration(max(longest, total / settings.processes))
+    console.print(
+        f"{len(remaining)} of {len(steps)} steps remain: about {duration(total)} on one core, or "
+        f"{parallel} with {settings.processes} processes."
+    )
     console.print(f"The folder of the results is {settings.folder}", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> duration(40), duration(600), duration(36_000), duration(2_000_000)
+    ('40 s', '10 min', '10 h', '23 days')
+    """
+    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def reproduction_folder(path: Path, sizes: Sizes) -> RunFolder:
     """Create the folder of a reproduction, or open it to continue one of the same sizes."""
-    stored = path / "settings.json"
-    if not stored.exists():
-        folder = create(path)
-        folder.write_settings(sizes)
-        return folder
-    expected = json.loads(json.dumps(asdict(sizes)))
-    if read_json(stored).get("settings") != expected:
+    if not (path / "settings.json").exists():
+        return open_folder(sizes, "reproduce", out=path)
+    if stored_settings(path) != plain(asdict(sizes)):
         raise UserError(
             f"{path} has the results of a reproduction of other sizes; expected a new folder, or "
             "one of the same sizes. Give another folder with --out."
@@ -88,31 +140,33 @@ def reproduction_folder(path: Path, sizes: Sizes) -> RunFolder:
     return RunFolder(path)
 
 
-def run_steps(
-    steps: Sequence[Step], folder: Path, settings: Settings, console: Console
-) -> list[Outcome]:
+def run_steps(steps: Sequence[Step], settings: Settings, console: Console) -> list[Outcome]:
     """Run steps after those that they need, and return the outcomes of failed and skipped steps."""
-    failed: list[Outcome] = []
+    from joblib import delayed
+
     # A thread has nothing to do but to wait for the process of a step.
     backend = "threading" if settings.backend == "local" else settings.backend
-    work = partial(perform, folder=folder)
+    failed: dict[str, Outcome] = {}
     with (
-        workers(backend, settings.processes, settings.address),
-        signs_of_life(steps, folder, console),
+        workers(backend, settings.processes, settings.address) as parallel,
+        signs_of_life(settings.folder, console),
     ):
         for wave in waves(steps):
-            ready, skipped = split(wave, failed)
-            failed += skipped
-            for ended in as_completed(work, ready, backend):
-                failed += [ended] if ended.error else []
-                print_ended(ended, console)
-    return failed
+            for step in wave:
+                if lost := [name for name in step.needs if name in failed]:
+                    failed[step.name] = Outcome(step.name, error=f"needs {', '.join(lost)}")
+            ready = [step for step in wave if step.name not in failed]
+            for ended in parallel(delayed(perform)(step, settings.folder) for step in ready):
+                failed |= {ended.name: ended} if ended.error else {}
+                result = f"FAILED, {ended.error}" if ended.error else "done"
+                console.print(f"{duration(ended.seconds):>8}  {ended.name}: {result}", markup=False)
+    return list(failed.values())
 
 
 def waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Group steps into rounds: each round needs only earlier rounds, and starts with its longest step.
 
-    >>> a, b = Step("a", print, 1.0), Step("b", print, 1.0, needs=("a", "done before"))
+    >>> a, b = Step("a", (), 1.0), Step("b", (), 1.0, needs=("a", "done before"))
     >>> [[step.name for step in wave] for wave in waves([b, a])]
     [['a'], ['b']]
     """
@@ -122,16 +176,3 @@ def waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
         wave = [step for step in remaining if not names & set(step.needs)]
         yield wave
         remaining = [step for step in remaining if step not in wave]
-
-
-def split(wave: Sequence[Step], failed: Sequence[Outcome]) -> tuple[list[Step], list[Outcome]]:
-    """Separate the steps that can run from those that need a failed step, as outcomes."""
-    lost = {outcome.name for outcome in failed}
-    ready, skipped = [], []
-    for step in wave:
-        missing = [name for name in step.needs if name in lost]
-        if missing:
-            skipped.append(Outcome(step.name, error=f"needs {', '.join(missing)}"))
-        else:
-            ready.append(step)
-    return ready, skipped

@@ -1,4 +1,4 @@
-"""The execution of steps: each in a process of its own, on this machine or on a cluster.
+"""The execution of steps: each is a command in a process of its own, on this machine or on a cluster.
 
 A thread, or a worker of a cluster, starts the process of a step and waits for it. So a process that is
 killed, such as for lack of memory, is the failure of its own step alone.
@@ -7,37 +7,45 @@ killed, such as for lack of memory, is the failure of its own step alone.
 from __future__ import annotations
 
 import os
-import pickle
-import platform
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, read_json
-from reproduction.reproduce.steps import RESUMABLE, Step
+from reproduction.reproduce.steps import Step
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from joblib import Parallel
+    from rich.console import Console
+
+PROGRAM = ("-m", "reproduction.alone")
+RESUMABLE = ("checkpoint.pt", "variance.csv")
+"""Files from which an interrupted step continues. A folder without any of them starts again."""
+EVERY = 20.0  # seconds between two signs of life
 
 
 @contextmanager
-def workers(backend: str, jobs: int, address: str | None) -> Iterator[None]:
-    """Start the workers that :func:`as_completed` uses within this context.
+def workers(backend: str, jobs: int, address: str | None = None) -> Iterator[Parallel]:
+    """Start workers, and yield joblib's ``Parallel``, which returns each result as soon as it is available.
+
+    With Ray, it returns all results together at the end, since joblib cannot stream them.
 
     Args:
         backend: "ray", "dask", or a backend of joblib.
         jobs: number of workers.
         address: address of a cluster; None starts one on this machine and shuts it down at the end.
     """
-    from joblib import parallel_config
+    from joblib import Parallel, parallel_config
 
     with ExitStack() as stack:
         try:
@@ -46,59 +54,31 @@ def workers(backend: str, jobs: int, address: str | None) -> Iterator[None]:
                 from ray.util.joblib import register_ray
 
                 cpus = jobs if address is None else None
-                stack.enter_context(
-                    ray.init(address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
-                )
+                quiet = {"include_dashboard": False, "log_to_driver": False}
+                stack.enter_context(ray.init(address, num_cpus=cpus, **quiet))
                 register_ray()
             elif backend == "dask":
                 from distributed import Client
 
-                local: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
-                client = Client(address) if address else Client(n_workers=jobs, **local)
-                stack.enter_context(client)
+                local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+                stack.enter_context(Client(address, **(local if address is None else {})))
         except ModuleNotFoundError as error:
             raise UserError(
                 f"the backend {backend!r} needs the package {error.name!r}, which is not "
                 "installed. Install it with: pip install 'swor[cluster]'"
             ) from error
         stack.enter_context(parallel_config(backend, n_jobs=jobs))
-        yield
-
-
-def as_completed(
-    function: Callable[[Item], Result], items: Iterable[Item], backend: str
-) -> Iterable[Result]:
-    """Apply a function to items in parallel, and return each result as soon as it is available.
-
-    With Ray, all results are returned together at the end, since joblib cannot stream them.
-    """
-    from joblib import Parallel, delayed
-
-    tasks = (delayed(function)(item) for item in items)
-    return_as = "list" if backend == "ray" else "generator_unordered"
-    results: Iterable[Result] = Parallel(batch_size=1, return_as=return_as)(tasks)
-    return results
+        return_as = "list" if backend == "ray" else "generator_unordered"
+        yield Parallel(batch_size=1, return_as=return_as)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state of a step.
-
-    Attributes:
-        name: name of the step.
-        seconds: wall-clock time of all attempts that have ended.
-        machine: name of the machine that ran the last attempt.
-        error: one line on what went wrong; None if the step succeeded.
-    """
+    """The end of a step: its name, its duration, and one line on its error if it failed."""
 
     name: str
     seconds: float = 0.0
-    machine: str = ""
     error: str | None = None
-
-
-RUNNING = "it has not ended"
-"""The error of a step while it runs, and for good if its machine stops."""
 
 
 def perform(step: Step, folder: Path) -> Outcome:
@@ -110,59 +90,48 @@ def perform(step: Step, folder: Path) -> Outcome:
         step: the step to run.
         folder: folder of the reproduction, which all machines of a cluster must share.
     """
-    before = outcome(folder, step.name) or Outcome(step.name)
-    write(folder, Outcome(step.name, before.seconds, platform.node(), RUNNING))
-    out = folder / step.name
-    if out.exists() and not any((out / name).exists() for name in RESUMABLE):
+    (folder / "outcomes" / f"{step.name}.json").unlink(missing_ok=True)
+    out, start = folder / step.name, time.perf_counter()
+    resumable = any((out / name).exists() for name in RESUMABLE)
+    if out.exists() and not resumable:
         shutil.rmtree(out)  # left behind by an attempt that failed
-    start = time.perf_counter()
-    error = run_alone(step, out, folder / "logs" / f"{step.name}.txt")
-    seconds = before.seconds + time.perf_counter() - start
-    ended = Outcome(step.name, seconds, platform.node(), error)
-    write(folder, ended)
+    where = ("--resume" if resumable else "--out", str(out))
+    error = run_alone([*step.arguments, *where], folder / "logs" / f"{step.name}.txt")
+    ended = Outcome(step.name, time.perf_counter() - start, error)
+    RunFolder(folder / "outcomes").write_json(f"{step.name}.json", asdict(ended))
     return ended
 
 
-def run_alone(step: Step, out: Path, log: Path) -> str | None:
-    """Run a step in a process of its own, and return its error in one line if it fails."""
+def run_alone(arguments: Sequence[str], log: Path) -> str | None:
+    """Run a command in a process of its own, and return its error in one line if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join(filter(None, sys.path))
-    with (
-        log.open("a", encoding="utf-8") as file,
-        subprocess.Popen(
-            [sys.executable, "-u", "-m", "reproduction.reproduce.alone"],
-            stdin=subprocess.PIPE,
+    with log.open("a", encoding="utf-8") as file:
+        print(f"$ python -m reproduction {shlex.join(arguments)}", file=file, flush=True)
+        with subprocess.Popen(
+            [sys.executable, "-u", *PROGRAM, *arguments],
+            stdin=subprocess.PIPE,  # it stays open, since its end would end the process
             stdout=file,
             stderr=file,
             env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        ) as process,
-    ):
-        assert process.stdin is not None
-        process.stdin.write(pickle.dumps((step.run, out)))
-        process.stdin.flush()  # it stays open, since its end would end the process
-        code = process.wait()
+        ) as process:
+            code = process.wait()
     if code < 0:
         hint = ", perhaps for lack of memory" if -code == signal.SIGKILL else ""
         return f"its process was killed by {signal.Signals(-code).name}{hint}"
-    return (last_line(log) or f"exit code {code}") if code else None
+    return last_line(log) if code else None
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of the output of a step; an empty string if there is none."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    """Return the last line of the output of a step that is not empty."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def write(folder: Path, state: Outcome) -> None:
-    """Write the outcome of a step."""
-    RunFolder(folder / "outcomes").write_json(f"{state.name}.json", asdict(state))
-
-
 def outcome(folder: Path, name: str) -> Outcome | None:
-    """Read the outcome of a step; None if the step has never begun, or its file is damaged."""
-    path = folder / "outcomes" / f"{name}.json"
+    """Read the outcome of a step; None if the step has not ended, or its file is damaged."""
     try:
-        return Outcome(**read_json(path)) if path.exists() else None
+        return Outcome(**read_json(folder / "outcomes" / f"{name}.json"))
     except (UserError, TypeError):
         return None
 
@@ -171,3 +140,25 @@ def is_done(folder: Path, name: str) -> bool:
     """Return whether a step has succeeded and its results are still there."""
     ended = outcome(folder, name)
     return ended is not None and ended.error is None and (folder / name).is_dir()
+
+
+@contextmanager
+def signs_of_life(folder: Path, console: Console) -> Iterator[None]:
+    """Within this context, print regularly which steps run, and what they wrote last."""
+    since, stop = time.time(), threading.Event()
+    style: dict[str, Any] = {"style": "dim", "overflow": "ellipsis", "no_wrap": True}
+
+    def tell() -> None:
+        while not stop.wait(EVERY):
+            for log in sorted((folder / "logs").glob("*.txt")):
+                if log.stat().st_mtime >= since and outcome(folder, log.stem) is None:
+                    line = f"{time.time() - since:>6.0f} s  {log.stem}: {last_line(log)}"
+                    console.print(line, markup=False, **style)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

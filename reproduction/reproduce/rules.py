@@ -1,10 +1,14 @@
-"""The exact bias and variance of every rule on a domain of five outcomes."""
+"""The command ``rules``: the exact bias and variance of every rule on a domain of five outcomes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.distributions import Categorical
 
+from reproduction.harness.folder import open_folder
 from swor.diagnostics.enumeration import ExactMoments, exact_moments
 from swor.estimators.baselines import BuiltIn, NoBaseline
 from swor.estimators.registry import ESTIMATORS
@@ -13,6 +17,23 @@ from swor.estimators.score_function import ScoreFunctionEstimator
 K = range(1, 5)
 PROBABILITIES = (0.4, 0.25, 0.2, 0.1, 0.05)
 COSTS = (1.0, -0.5, 2.0, 0.3, 4.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesSettings:
+    """Theorems: the exact bias and variance of every rule on five outcomes.
+
+    Attributes:
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    out: Path | None = None
+
+
+def rules(settings: RulesSettings) -> None:
+    """Write ``rules.csv`` into a new folder."""
+    folder = open_folder(settings, "rules", out=settings.out)
+    print(f"The table is {folder.write_csv('rules.csv', rule_rows())}")
 
 
 def rule_rows() -> list[dict[str, object]]:

@@ -1,45 +1,25 @@
-"""The steps of a reproduction: their functions, needs and durations, and the tables that they write.
+"""The steps of a reproduction: commands in the two sizes of a run, and the tables that they write.
 
 A step writes its results into a folder of its own, beside the folders of the steps that it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from reproduction.bernoulli.command import bernoulli
-from reproduction.bernoulli.settings import BernoulliSettings
 from reproduction.claims.claim import Tables
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import create
-from reproduction.harness.images import Name
-from reproduction.reproduce.rules import rule_rows
-from reproduction.reproduce.settings import REFERENCE, Sizes
-from reproduction.tsp.command import tsp, tsp_figures
-from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.problem import validation_instances
-from reproduction.tsp.settings import SINGLE, TSPFigures, TSPSettings
+from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.task import TOUR_ESTIMATORS
-from reproduction.vae.command import vae, vae_figures, vae_variance
 from reproduction.vae.published import PAPER
-from reproduction.vae.settings import METHODS, VAEFigures, VAESettings, VAEVariance
+from reproduction.vae.settings import METHODS
 from reproduction.vae.task import check_applies
-from reproduction.vae.variance import TABLE
 
-RESUMABLE = ("checkpoint.pt", TABLE)
-"""Files from which an interrupted step continues. A folder without any of them starts again."""
-
-# Rough durations in seconds, on one core of a common machine.
-VAE_EPOCH = {"digits": 0.25, "mnist": 16.0, "binarized-mnist": 15.0}
-SLOWDOWN = {"arsm": 6.0}  # of an epoch, for an estimator that evaluates the cost very often
-VAE_GRADIENT = {"digits": 0.02, "mnist": 0.03, "binarized-mnist": 0.03}  # of 100 images
-TSP_STEP = 0.4  # with 512 tours of 20 nodes
-SHORTEST_TOUR = 0.0018  # times the number of nodes
+Options = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,179 +28,163 @@ class Step:
 
     Attributes:
         name: name of the step and of its folder.
-        run: function that writes the results into the folder that it is given.
+        arguments: those of ``python -m reproduction``, without the folder.
         seconds: rough duration on one core.
         needs: names of the steps whose folders it reads.
     """
 
     name: str
-    run: Callable[[Path], None]
+    arguments: tuple[str, ...]
     seconds: float
     needs: tuple[str, ...] = ()
 
 
-def all_steps(sizes: Sizes, data_dir: Path | None = None) -> list[Step]:
-    """Return the steps of a reproduction, each after the steps that it needs."""
-    return [
-        Step("rules", measure_rules, 5.0),
-        Step("bernoulli", partial(draw_figure1, sizes.repeats), 15.0),
-        *vae_steps(sizes, data_dir),
-        *tsp_steps(sizes),
-    ]
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of all experiments.
 
+    Attributes:
+        data: data sets of the VAE.
+        dims: numbers of latent variables of the VAE.
+        curves: estimators that train a VAE, each with its k. The variance of all estimators is
+            measured on the models that the first of them trains.
+        seeds: of the training runs.
+        tours: in a batch of the travelling salesman, which has k tours of each of tours / k instances.
+        keep_every: epochs between the models on which the variance is measured.
+        bernoulli: options of the command.
+        vae: options of the command.
+        variance: options of the command ``vae-variance``.
+        tsp: options of the command.
+        seconds: rough durations of ``vae``, ``variance`` and ``tsp`` on one core.
+    """
 
-def folder_option(out: Path) -> dict[str, Any]:
-    """Return the option that continues in a folder, if it has something to continue, or begins there."""
-    return {"resume" if any((out / name).exists() for name in RESUMABLE) else "out": out}
+    data: tuple[str, ...]
+    dims: tuple[int, ...]
+    curves: tuple[tuple[str, int], ...]
+    seeds: tuple[int, ...]
+    tours: int
+    keep_every: int
+    bernoulli: Options
+    vae: Options
+    variance: Options
+    tsp: Options
+    seconds: Mapping[str, float]
 
-
-def measure_rules(out: Path) -> None:
-    """Compute the exact bias and variance of every rule on a small domain."""
-    create(out).write_csv("rules.csv", rule_rows())
-
-
-def draw_figure1(repeats: int, out: Path) -> None:
-    """Compute Figure 1, its Monte Carlo check and the optimisation."""
-    bernoulli(BernoulliSettings(repeats=repeats, out=out))
-
-
-def vae_steps(sizes: Sizes, data_dir: Path | None) -> Iterator[Step]:
-    """Train with every estimator, measure the variance on the reference run, and draw the curves."""
-    for data, dims in product(sizes.data, sizes.dims):
-        runs = [
-            vae_settings(sizes, data, dims, curve, seed, data_dir)
-            for curve, seed in product(sizes.curves, sizes.seeds)
-        ]
-        names = tuple(map(vae_name, runs))
-        for name, run in zip(names, runs, strict=True):
-            seconds = run.epochs * VAE_EPOCH[data] * SLOWDOWN.get(run.estimator, 1.0)
-            yield Step(name, partial(train_vae, run), seconds)
-        first = vae_name(vae_settings(sizes, data, dims, REFERENCE, sizes.seeds[0], data_dir))
-        measure = partial(measure_variance, sizes, dims, data_dir, first)
-        yield Step(f"variance-{data}-{dims}", measure, variance_seconds(sizes, data), (first,))
-        draw = partial(draw_vae, names, data_dir)
-        yield Step(f"curves-{data}-{dims}", draw, 10.0 + len(names), names)
-
-
-def vae_settings(
-    sizes: Sizes, data: Name, dims: int, curve: tuple[str, int], seed: int, data_dir: Path | None
-) -> VAESettings:
-    """Return the settings of a training run of the VAE."""
-    return VAESettings(
-        estimator=curve[0],
-        k=curve[1],
-        dims=dims,
-        data=data,
-        data_dir=data_dir,
-        batch_size=sizes.batch_size,
-        epochs=sizes.epochs,
-        seed=seed,
-        keep_every=sizes.keep_every if curve == REFERENCE else 0,
-        log_every=10 if data == "digits" else 100,
-    )
-
-
-def vae_name(run: VAESettings) -> str:
-    """Return the name of the step of a training run."""
-    return f"vae-{run.data}-{run.dims}-{run.estimator}-{run.k}-seed{run.seed}"
-
-
-def train_vae(settings: VAESettings, out: Path) -> None:
-    """Train the VAE, from the checkpoint if there is one."""
-    vae(replace(settings, **folder_option(out)))
-
-
-def measure_variance(
-    sizes: Sizes, dims: int, data_dir: Path | None, reference: str, out: Path
-) -> None:
-    """Measure the gradient variance on the models that a training run has kept."""
-    settings = VAEVariance(
-        run=out.parent / reference,
-        estimators=applicable(dims) if sizes.all_estimators else tuple(PAPER),
-        repetitions=sizes.repetitions,
-        repetitions_before=sizes.repetitions_before,
-        warm_up=sizes.warm_up,
-        epochs=tuple(range(sizes.keep_every, sizes.epochs + 1, sizes.keep_every)),
-        data_dir=data_dir,
-    )
-    vae_variance(replace(settings, **folder_option(out)))
+    @property
+    def short(self) -> bool:
+        """Whether this is a short run, which trains the VAE on other data than the paper."""
+        return "digits" in self.data
 
 
 def applicable(dims: int, categories: int = 10, k: int = 4) -> tuple[str, ...]:
     """Return the estimators of Table 1, followed by all others that are defined for the VAE."""
-    names = []
+    names = list(PAPER)
     for name in METHODS:
         try:
             check_applies(name, dims, categories, k)
         except UserError:
             continue
-        names.append(name)
-    return (*PAPER, *(name for name in names if name not in PAPER))
+        names += [name] if name not in PAPER else []
+    return tuple(names)
 
 
-def variance_seconds(sizes: Sizes, data: str) -> float:
-    """Estimate the duration of a measurement, which uses about two values of k per estimator."""
-    earlier_models = sizes.epochs // sizes.keep_every - 1
-    cases = 29 if sizes.all_estimators else 8
-    gradients = 2 * (sizes.repetitions + earlier_models * sizes.repetitions_before)
-    return cases * gradients * VAE_GRADIENT[data]
+SAMPLES = {
+    "rloo": (4, 8),
+    "unordered_set": (4, 8),
+    "sum_and_sample_shared_sampled_baseline": (4, 8),
+    "reinforce_shared_sampled_baseline": (1,),
+    "straight_through": (1,),
+    "relax": (1,),
+    "arsm": (1,),
+}
+"""Estimators of Figure 2, with the numbers of samples of the paper."""
+
+SHORT = Sizes(
+    data=("digits",),
+    dims=(2,),
+    curves=tuple((name, numbers[0]) for name, numbers in SAMPLES.items()),
+    seeds=(0,),
+    tours=256,
+    keep_every=50,
+    bernoulli={"repeats": 2000},
+    vae={"epochs": 100, "batch_size": 100, "log_every": 10},
+    variance={"repetitions": 100, "repetitions_before": 40, "warm_up": 200, "epochs": (50, 100)}
+    | {"estimators": applicable(2)},
+    tsp={"nodes": 10, "steps": 300, "validate_every": 30, "learning_rate": 5e-4}
+    | {"validation_size": 1000, "rollout_size": 1000},
+    seconds={"vae": 25.0, "variance": 160.0, "tsp": 40.0},
+)
+
+FULL = Sizes(
+    data=("mnist", "binarized-mnist"),
+    dims=(2, 20),
+    curves=tuple((name, k) for name, numbers in SAMPLES.items() for k in numbers),
+    seeds=(0, 1),
+    tours=512,
+    keep_every=100,
+    bernoulli={"repeats": 10_000},
+    vae={"epochs": 1000, "batch_size": 200},
+    variance={"repetitions": 1000, "warm_up": 500, "epochs": tuple(range(100, 1001, 100))},
+    tsp={"nodes": 20, "steps": 250_000, "validate_every": 2500, "learning_rate": 1e-4}
+    | {"validation_size": 10_000, "rollout_size": 10_000},
+    seconds={"vae": 16_000.0, "variance": 4800.0, "tsp": 100_000.0},
+)
+
+SLOWDOWN = {"arsm": 6.0}  # of training, for an estimator that evaluates the cost very often
 
 
-def draw_vae(runs: tuple[str, ...], data_dir: Path | None, out: Path) -> None:
-    """Draw the curves and the images of training runs."""
-    folders = tuple(out.parent / run for run in runs)
-    vae_figures(VAEFigures(runs=folders, data_dir=data_dir, out=out))
+def all_steps(sizes: Sizes, folder: Path, data_dir: Path | None = None) -> list[Step]:
+    """Return the steps of a reproduction in a folder, each after the steps that it needs."""
+    return [
+        Step("rules", ("rules",), 5.0),
+        Step("bernoulli", ("bernoulli", *arguments(sizes.bernoulli)), 15.0),
+        *vae_steps(sizes, folder, {} if data_dir is None else {"data_dir": data_dir}),
+        *tsp_steps(sizes, folder),
+    ]
 
 
-def tsp_steps(sizes: Sizes) -> Iterator[Step]:
-    """Solve the validation instances, train with every estimator, and draw the gaps."""
-    solved = f"tsp{sizes.nodes}-shortest"
-    solve = partial(solve_instances, sizes.validation_size, sizes.nodes)
-    yield Step(solved, solve, sizes.validation_size * SHORTEST_TOUR * sizes.nodes)
-    seconds = sizes.steps * TSP_STEP * sizes.tours / 512 * sizes.nodes / 20
-    runs = []
+def arguments(options: Options) -> Iterator[str]:
+    """Yield options as they are given on the command line.
+
+    >>> list(arguments({"warm_up": 200, "epochs": (50, 100)}))
+    ['--warm-up', '200', '--epochs', '50', '100']
+    """
+    for name, value in options.items():
+        yield f"--{name.replace('_', '-')}"
+        yield from map(str, value if isinstance(value, tuple) else (value,))
+
+
+def vae_steps(sizes: Sizes, folder: Path, data_dir: Options) -> Iterator[Step]:
+    """Train with every estimator, measure the variance on the first run, and draw the curves."""
+    for data, dims in product(sizes.data, sizes.dims):
+        names: list[str] = []
+        for (estimator, k), seed in product(sizes.curves, sizes.seeds):
+            names.append(f"vae-{data}-{dims}-{estimator}-{k}-seed{seed}")
+            options = {"data": data, "dims": dims, "estimator": estimator, "k": k, "seed": seed}
+            options |= {"keep_every": sizes.keep_every} if len(names) == 1 else {}
+            seconds = sizes.seconds["vae"] * SLOWDOWN.get(estimator, 1.0)
+            yield Step(names[-1], ("vae", *arguments(options | sizes.vae | data_dir)), seconds)
+        measured = ("vae-variance", str(folder / names[0]), *arguments(sizes.variance | data_dir))
+        yield Step(f"variance-{data}-{dims}", measured, sizes.seconds["variance"], (names[0],))
+        drawn = ("vae-figures", *(str(folder / name) for name in names), *arguments(data_dir))
+        yield Step(f"curves-{data}-{dims}", drawn, 10.0 + len(names), tuple(names))
+
+
+def tsp_steps(sizes: Sizes, folder: Path) -> Iterator[Step]:
+    """Train with every estimator, and draw the gaps. The shortest tours are found by the first runs."""
+    nodes, names = sizes.tsp["nodes"], []
     for name, seed in product(TOUR_ESTIMATORS, sizes.seeds):
-        runs.append(f"tsp{sizes.nodes}-{name}-seed{seed}")
-        train = partial(train_tsp, tsp_settings(sizes, name, seed))
-        yield Step(runs[-1], train, seconds, (solved,))
-    yield Step(f"tsp{sizes.nodes}-figures", partial(draw_tsp, tuple(runs)), 10.0, tuple(runs))
-
-
-def tsp_settings(sizes: Sizes, estimator: str, seed: int) -> TSPSettings:
-    """Return the settings of a training run of the travelling salesman."""
-    return TSPSettings(
-        nodes=sizes.nodes,
-        estimator=estimator,  # type: ignore[arg-type]
-        steps=sizes.steps,
-        batch_size=sizes.tours // (1 if estimator in SINGLE else 4),
-        learning_rate=sizes.learning_rate,
-        validate_every=sizes.validate_every,
-        validation_size=sizes.validation_size,
-        rollout_size=sizes.validation_size,
-        seed=seed,
-    )
-
-
-def solve_instances(size: int, nodes: int, out: Path) -> None:
-    """Solve the validation instances once, for all training runs to compare themselves with."""
-    lengths = optimal_lengths(validation_instances(size, nodes), progress=True)
-    row = {"nodes": nodes, "instances": size, "mean_length": float(lengths.mean())}
-    create(out).write_csv("shortest.csv", [row])
-
-
-def train_tsp(settings: TSPSettings, out: Path) -> None:
-    """Train the travelling salesman, from the checkpoint if there is one."""
-    tsp(replace(settings, **folder_option(out)))
-
-
-def draw_tsp(runs: tuple[str, ...], out: Path) -> None:
-    """Draw the optimality gaps of training runs."""
-    tsp_figures(TSPFigures(runs=tuple(out.parent / run for run in runs), out=out))
+        names.append(f"tsp{nodes}-{name}-seed{seed}")
+        batch_size = sizes.tours // (1 if name in SINGLE else 4)
+        options = {"estimator": name, "seed": seed, "batch_size": batch_size}
+        yield Step(names[-1], ("tsp", *arguments(options | sizes.tsp)), sizes.seconds["tsp"])
+    drawn = ("tsp-figures", *(str(folder / name) for name in names))
+    yield Step(f"tsp{nodes}-figures", drawn, 10.0, tuple(names))
 
 
 def tables(folder: Path, sizes: Sizes) -> Tables:
     """Return the tables of a reproduction by the names that claims use."""
-    paths = {"rules": "rules/rules.csv", "tsp": f"tsp{sizes.nodes}-figures/gaps.csv"}
+    paths = {"rules": "rules/rules.csv", "tsp": f"tsp{sizes.tsp['nodes']}-figures/gaps.csv"}
     for name in ("variances", "trajectory", "monte_carlo"):
         paths[name.replace("_", "-")] = f"bernoulli/{name}.csv"
     for dims in sizes.dims:

@@ -3,28 +3,20 @@ r"""The squared norm of a mean vector, without the noise of the mean, from the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from reproduction.harness.models import keep_model, load_model
 from reproduction.tsp.settings import BLOCKS
 
 
 class Blocks:
-    """Draws of a vector that are also added up in blocks of consecutive draws.
-
-    Args:
-        draw: from the number of a draw to a vector, (m,).
-        draws: the number of draws, at least that of the blocks.
-        m: the length of a vector.
-    """
+    """Draws of a vector, (m,), that are also added up in blocks of consecutive draws."""
 
     def __init__(self, draw: Callable[[int], Tensor], draws: int, m: int) -> None:
         self.draw, self.draws = draw, draws
         self.sums = torch.zeros(BLOCKS, m, dtype=torch.float64)
-        self.counts = [0] * BLOCKS
+        self.counts = torch.zeros(BLOCKS, 1, dtype=torch.float64)
 
     def __call__(self, number: int) -> Tensor:
         """Return a draw."""
@@ -35,7 +27,7 @@ class Blocks:
 
     def means(self) -> Tensor:
         """Return the mean of each block, (blocks, m)."""
-        return self.sums / self.sums.new_tensor(self.counts).unsqueeze(-1)
+        return self.sums / self.counts
 
 
 def squared_norm(means: Tensor) -> tuple[float, float]:
@@ -63,25 +55,3 @@ def squared_norm(means: Tensor) -> tuple[float, float]:
     without = (total - 2.0 * products) / ((b - 1) * (b - 2))
     spread = (without - without.mean()).square().sum() * (b - 1) / b
     return float(total / (b * (b - 1))), float(spread.sqrt())
-
-
-class _Means(nn.Module):
-    """Block means in the form in which weights are kept, with a checksum."""
-
-    means: Tensor
-
-    def __init__(self, means: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("means", means)
-
-
-def keep_blocks(path: Path, means: Tensor) -> None:
-    """Write block means, (blocks, m), to a file, whole or not at all."""
-    keep_model(path, _Means(means))
-
-
-def load_blocks(path: Path, m: int) -> Tensor:
-    """Read the block means that :func:`keep_blocks` wrote, (blocks, m)."""
-    kept = _Means(torch.empty(BLOCKS, m, dtype=torch.float64))
-    load_model(path, kept)
-    return kept.means

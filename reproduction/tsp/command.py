@@ -21,7 +21,13 @@ from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, va
 from reproduction.tsp.model import load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.problem import random_instances, read_instances
-from reproduction.tsp.ranking import ranking, ranking_table, sampled_table
+from reproduction.tsp.ranking import (
+    ranking,
+    ranking_table,
+    read_gaps,
+    read_sampled,
+    sampled_table,
+)
 from reproduction.tsp.settings import (
     ModelSettings,
     TSPFigures,
@@ -31,17 +37,12 @@ from reproduction.tsp.settings import (
     check_distinct,
 )
 from reproduction.tsp.task import TourTask
-from reproduction.tsp.validations import read_gaps, read_sampled
-from reproduction.tsp.variance import REFERENCE, Subject, measure, model_to_measure, with_ratios
+from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
 
 
 def tsp(settings: TSPSettings) -> Path:
-    """Train the Attention Model, and return the folder with metrics, checkpoint and model.
-
-    Args:
-        settings: of the run; with ``resume``, those of the run with what may change.
-    """
+    """Train the Attention Model, and return the folder with metrics, checkpoint and model."""
     settings = with_start(settings.resolved())
     name = f"tsp{settings.nodes}-{settings.estimator}"
     return run(lambda: TourTask(settings), settings, command="tsp", name=name)
@@ -67,11 +68,7 @@ def with_start(settings: TSPSettings) -> TSPSettings:
 
 
 def tsp_variance(settings: TSPVariance) -> Path:
-    """Measure gradient variances, and return the folder with the tables and variance.png.
-
-    Args:
-        settings: of the measurement; with ``resume``, those of the one that is continued.
-    """
+    """Measure gradient variances, and return the folder with the tables and variance.png."""
     trained = read_settings(TSPSettings, settings.run)
     check_distinct(REFERENCE, settings.k, trained.nodes)
     models = kept_models(settings.run, "step", settings.steps)
@@ -79,21 +76,16 @@ def tsp_variance(settings: TSPVariance) -> Path:
     instances = random_instances(settings.batch_size, trained.nodes, generator=generator)
     with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(model_to_measure(trained.model), models, instances)
-        measured, policies = measure(settings, subject, folder)
-        table, about = pd.DataFrame(with_ratios(measured)), pd.DataFrame(policies)
-        folder.write_text("variance.md", variance_tables(settings, table, about))
+        tables = Measuring(settings, subject, folder).run()
+        folder.write_text("variance.md", variance_tables(settings, *tables))
         trained_with = appearance(trained.estimator).label
-        folder.write_figure("variance.png", variance_figure(table, about, trained_with))
+        folder.write_figure("variance.png", variance_figure(*tables, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
     return folder.path
 
 
 def tsp_solve(settings: TSPSolve) -> Path:
-    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it.
-
-    Args:
-        settings: of the command.
-    """
+    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it."""
     if settings.out is not None:
         require_new(settings.out)
     model, instances = load_attention_model(settings.model), read_instances(settings.instances)
@@ -117,11 +109,7 @@ def tsp_solve(settings: TSPSolve) -> Path:
 
 
 def tsp_figures(settings: TSPFigures) -> Path:
-    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder.
-
-    Args:
-        settings: of the figures.
-    """
+    """Write the tables (gaps, ranking, sampled tours) and the figures, and return their folder."""
     gaps = read_gaps(settings.runs)
     ranked = ranking(gaps)
     place = {name: number for number, name in enumerate(ranked["estimator"])}
@@ -135,7 +123,7 @@ def tsp_figures(settings: TSPFigures) -> Path:
         folder.write_csv("sampled.csv", [row._asdict() for row in sampled])
         folder.write_text("sampled.md", sampled_table(sampled))
     for axis in ("steps", "instances"):
-        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis, settings.smooth))
+        folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis))
     print(ranked.to_string(index=False))
     print(f"The figures are in {folder.path}")
     return folder.path

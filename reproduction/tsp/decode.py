@@ -40,24 +40,22 @@ class Tours:
 def search(model: AttentionModel, instances: Tensor, k: int, seed: int) -> dict[str, Tours]:
     """Find tours of every instance by every method."""
     noise = seeded(seed, "tsp-solve")
-    sampled = partial(swor.stochastic_beam_search, k=k, generator=noise)
-    independent = partial(swor.ancestral_sample, k=k, generator=noise)
-    return {
-        "greedy": decode(model, instances, 1, partial(swor.beam_search, k=1)),
-        "distinct": decode(model, instances, k, sampled),
-        "sampling": decode(model, instances, k, independent),
-        "beam_search": decode(model, instances, k, partial(swor.beam_search, k=k)),
+    methods: dict[str, tuple[int, Callable[..., swor.Sample]]] = {
+        "greedy": (1, swor.beam_search),
+        "distinct": (k, partial(swor.stochastic_beam_search, generator=noise)),
+        "sampling": (k, partial(swor.ancestral_sample, generator=noise)),
+        "beam_search": (k, swor.beam_search),
     }
+    return {name: decode(model, instances, *method) for name, method in methods.items()}
 
 
 @torch.no_grad()
 def decode(
-    model: AttentionModel, instances: Tensor, k: int, draw: Callable[[TourPolicy], swor.Sample]
+    model: Callable[[Tensor], TourPolicy], x: Tensor, k: int, draw: Callable[..., swor.Sample]
 ) -> Tours:
     """Find k tours of every instance, for a part of the instances at a time."""
-    parts = instances.split(max(AT_ONCE // k, 1))
-    value = torch.cat([draw(model(part)).value for part in parts])
-    return Tours(value, tour_length(instances, value))
+    value = torch.cat([draw(model(part), k=k).value for part in x.split(max(AT_ONCE // k, 1))])
+    return Tours(value, tour_length(x, value))
 
 
 def growth_rows(
@@ -71,9 +69,8 @@ def growth_rows(
     most = found["beam_search"].length.shape[-1]
     ks = sorted({2**i for i in range(most.bit_length())} | {most})
     best = {name: found[name].growth(ks) for name in ("distinct", "sampling")}
-    best["beam_search"] = [
-        decode(model, instances, k, partial(swor.beam_search, k=k)).growth([k])[0] for k in ks
-    ]
+    beams = [decode(model, instances, k, swor.beam_search) for k in ks]
+    best["beam_search"] = [tours.growth([k])[0] for tours, k in zip(beams, ks, strict=True)]
     if optimal is not None:
         best["optimal"] = [float(optimal.mean())] * len(ks)
     return [
@@ -89,9 +86,8 @@ def summary_table(found: dict[str, Tours], optimal: Tensor | None) -> str:
     for method, tours in found.items():
         _, length = tours.best()
         gap = "" if optimal is None else f"{100 * float((length / optimal - 1).mean()):.2f}"
-        rows.append(
-            [appearance(method).label, tours.length.shape[-1], f"{float(length.mean()):.4f}", gap]
-        )
+        label, k = appearance(method).label, tours.length.shape[-1]
+        rows.append([label, k, f"{float(length.mean()):.4f}", gap])
     if optimal is not None:
         rows.append([appearance("optimal").label, "", f"{float(optimal.mean()):.4f}", "0.00"])
     return markdown(["method", "tours", "mean length of the best", "mean gap (%)"], rows)
@@ -103,7 +99,6 @@ def tour_rows(found: dict[str, Tours], optimal: Tensor | None) -> list[dict[str,
     for method, tours in found.items():
         for i, (tour, length) in enumerate(zip(*tours.best(), strict=True)):
             row = {"instance": i, "method": method, "length": float(length)}
-            if optimal is not None:
-                row["optimal"] = float(optimal[i])
-            rows.append(row | {"tour": " ".join(map(str, tour.tolist()))})
+            best = {} if optimal is None else {"optimal": float(optimal[i])}
+            rows.append(row | best | {"tour": " ".join(map(str, tour.tolist()))})
     return rows

@@ -21,24 +21,19 @@ from reproduction.harness.drawing import (
     panels,
     smoothed,
 )
-from reproduction.tsp.settings import TSPFigures
+from reproduction.tsp.variance_tables import USUAL
 
 SHOWN = 4  # instances that are drawn
-USUAL = appearance("rloo").label
 RATIOS = {
     "relative_variance": f"variance / variance of {USUAL}",
     "relative_squared_bias": f"squared bias / variance of {USUAL}",
 }
-"""Columns of ``variance.csv``, and what they are."""
 
 
-def gap_figure(gaps: pd.DataFrame, axis: str, window: int = TSPFigures.smooth) -> Figure:
-    """Plot the gap of every estimator during training: a thin line for each run, a thick mean.
+def gap_figure(gaps: pd.DataFrame, axis: str, window: int = 3) -> Figure:
+    """Plot the gaps of ``gaps.csv`` against steps or instances: a thin line for each run, a thick mean.
 
-    Args:
-        gaps: as in ``gaps.csv``.
-        axis: steps or instances.
-        window: the number of validations that a point averages, if every run has ten or more.
+    A point averages a window of validations if every run has ten or more.
     """
     figure, axes = panels(9.0, 4.4)
     ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
@@ -61,11 +56,6 @@ def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with
 
     Error bars are two standard errors. Numbers that are not above 0 by as much have no place on a
     logarithmic axis.
-
-    Args:
-        measured: as in ``variance.csv``.
-        policies: as in ``policies.csv``.
-        trained_with: the estimator that the models were trained with, in words.
     """
     figure, axes = panels(8.0, 9.6, rows=3, sharex=True)
     *ratio_axes, last = axes[:, 0]

@@ -34,9 +34,6 @@ class AttentionModel(nn.Module):
 
     The encoder runs once per instance, whatever the number of samples.
 
-    Args:
-        settings: the sizes.
-
     >>> import swor, torch
     >>> model = AttentionModel(ModelSettings(width=16, heads=2, layers=1, hidden=8))
     >>> policy = model(torch.rand(3, 5, 2))  # 3 instances of 5 nodes
@@ -58,11 +55,7 @@ class AttentionModel(nn.Module):
 
 
 class Encoder(nn.Module):
-    r"""$h^{(0)} = W x + b$, then layers of attention: embeddings of the nodes of an instance.
-
-    Args:
-        settings: the sizes.
-    """
+    r"""$h^{(0)} = W x + b$, then layers of attention: embeddings of the nodes of an instance."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -111,11 +104,7 @@ def over_batch_and_nodes(norm: nn.BatchNorm1d, h: Tensor) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """From embeddings of the nodes to a distribution over tours.
-
-    Args:
-        settings: the sizes.
-    """
+    """From embeddings of the nodes to a distribution over tours."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -158,11 +147,7 @@ def _append(h: Tensor, row: Tensor) -> Tensor:
 
 
 def load_attention_model(path: Path) -> AttentionModel:
-    """Read a model that a run has written, and return it in evaluation mode.
-
-    Args:
-        path: such as the ``model.safetensors`` of a run of the command ``tsp``.
-    """
+    """Read the ``model.safetensors`` of a run, and return the model in evaluation mode."""
     model = AttentionModel(kept_settings(path, ModelSettings))
     load_model(path, model)
     return model.eval()

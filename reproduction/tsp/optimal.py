@@ -11,7 +11,6 @@ show while $x_e$ may still be fractional are the cheapest to find, so they come 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,9 @@ import numpy as np
 import pooch
 import torch
 from numpy.typing import NDArray
+from rich.progress import track
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, depth_first_order
 from torch import Tensor
 
 from reproduction.harness.folder import replacing
@@ -30,16 +32,12 @@ CHUNK = 100  # instances per file of the cache: what is lost when the solver is 
 
 
 def optimal_lengths(
-    instances: Tensor, *, cache: Path | None = None, jobs: int = 1, progress: bool = False
+    instances: Tensor, *, cache: Path | None = None, progress: bool = False
 ) -> Tensor:
     """Return the exact lengths of the shortest tours, (n,) in float64.
 
-    Args:
-        instances: (n, nodes, 2).
-        cache: the folder that remembers solved instances; by default ``swor/tsp`` in
-            the cache of this user, such as ``~/.cache``.
-        jobs: the number of processes.
-        progress: whether to show a progress bar.
+    The cache is a folder that remembers solved instances, (n, nodes, 2); by default ``swor/tsp`` in the
+    cache of this user, such as ``~/.cache``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -49,23 +47,11 @@ def optimal_lengths(
     tensor([12.], dtype=torch.float64)
     """
     check_instances(instances)
+    folder = cache or Path(pooch.os_cache("swor")) / "tsp"
     chunks = instances.detach().cpu().double().split(CHUNK)
-    solved = _solve(chunks, cache or Path(pooch.os_cache("swor")) / "tsp", jobs)
-    if progress:
-        from rich.progress import track
-
-        solved = track(solved, f"Shortest tours of {instances.shape[1]} nodes", total=len(chunks))
-    return torch.cat(list(solved)).to(instances.device)
-
-
-def _solve(chunks: tuple[Tensor, ...], folder: Path, jobs: int) -> Iterable[Tensor]:
-    if jobs == 1:
-        return (_remembered(chunk, folder) for chunk in chunks)
-    from joblib import Parallel, delayed
-
-    tasks = (delayed(_remembered)(chunk, folder) for chunk in chunks)
-    lengths: Iterable[Tensor] = Parallel(n_jobs=jobs, return_as="generator")(tasks)
-    return lengths
+    title = f"Shortest tours of {instances.shape[1]} nodes"
+    solved = [_remembered(chunk, folder) for chunk in track(chunks, title, disable=not progress)]
+    return torch.cat(solved).to(instances.device)
 
 
 def _remembered(chunk: Tensor, folder: Path) -> Tensor:
@@ -87,7 +73,7 @@ def shortest_tour(places: NDArray[np.float64]) -> list[int]:
     """Return the nodes of an instance, (nodes, 2), in the order of a shortest tour.
 
     >>> shortest_tour(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
-    [0, 3, 1, 2]
+    [0, 2, 1, 3]
     """
     if len(places) <= 3:
         return list(range(len(places)))
@@ -96,7 +82,7 @@ def shortest_tour(places: NDArray[np.float64]) -> list[int]:
         program.require(integer=integer)
         while len(parts := program.parts()) > 1:
             program.join(parts)
-    return parts[0]
+    return program.tour()
 
 
 class _Program:
@@ -127,7 +113,7 @@ class _Program:
         kinds = np.full(len(self.edges), int(kind), dtype=np.uint8)
         self.highs.changeColsIntegrality(len(self.edges), self.edges, kinds)
 
-    def parts(self) -> list[list[int]]:
+    def parts(self) -> list[NDArray[np.intp]]:
         """Solve the program, and return the connected parts of the solution."""
         self.highs.run()
         status = self.highs.getModelStatus()
@@ -137,30 +123,19 @@ class _Program:
                 "Look for coordinates of very different sizes."
             )
         chosen = np.array(self.highs.getSolution().col_value) > TOUCHED
-        neighbours: list[list[int]] = [[] for _ in range(self.nodes)]
-        for i, j in zip(self.ends[0][chosen], self.ends[1][chosen], strict=True):
-            neighbours[i].append(int(j))
-            neighbours[j].append(int(i))
-        return _connected(neighbours)
+        ends = (self.ends[0][chosen], self.ends[1][chosen])
+        self.graph = coo_array(
+            (np.ones(len(ends[0])), ends), shape=(self.nodes, self.nodes)
+        ).tocsr()
+        count, labels = connected_components(self.graph, directed=False)
+        return [np.flatnonzero(labels == part) for part in range(count)]
 
-    def join(self, parts: list[list[int]]) -> None:
+    def tour(self) -> list[int]:
+        """Return the nodes of a solution in one piece, in the order of its cycle."""
+        order, _ = depth_first_order(self.graph, 0, directed=False)
+        return [int(node) for node in order]
+
+    def join(self, parts: list[NDArray[np.intp]]) -> None:
         """Require that at least two edges leave every part."""
         for part in parts:
             self._add_row(2.0, np.inf, np.isin(self.ends[0], part) != np.isin(self.ends[1], part))
-
-
-def _connected(neighbours: list[list[int]]) -> list[list[int]]:
-    """Find the connected parts of a graph, each in depth-first order, so that a cycle is in its order."""
-    parts: list[list[int]] = []
-    seen: set[int] = set()
-    for root in range(len(neighbours)):
-        part: list[int] = []
-        stack = [root]
-        while stack:
-            if (node := stack.pop()) not in seen:
-                seen.add(node)
-                part.append(node)
-                stack.extend(neighbours[node])
-        if part:
-            parts.append(part)
-    return parts

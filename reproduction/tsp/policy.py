@@ -31,19 +31,13 @@ class PartialTours(NamedTuple):
 class TourPolicy:
     """The distribution over the tours of a batch of instances, a :class:`swor.SequenceModel`.
 
-    Attributes:
-        first: scores of the nodes by the first node of the tour, (batch, nodes + 1, heads · nodes);
-            the last row is for tours that are still empty.
-        last: scores of the nodes by the last node of the tour, of the same shape.
-        readout: logits by the attention of every head, (batch, heads · nodes, nodes).
-        clip: logits lie between −clip and clip.
+    Scores of the nodes by the first and by the last node of the tour have a last row for empty tours.
     """
 
-    first: Tensor
-    last: Tensor
-    readout: Tensor
-    clip: float
-
+    first: Tensor  # (batch, nodes + 1, heads · nodes)
+    last: Tensor  # (batch, nodes + 1, heads · nodes)
+    readout: Tensor  # logits by the attention of every head, (batch, heads · nodes, nodes)
+    clip: float  # logits lie between −clip and clip
     end = None
 
     @property
@@ -70,14 +64,7 @@ class TourPolicy:
         return PartialTours(first, symbols, closed)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return log-probabilities of whole tours with gradient, all steps at once.
-
-        Args:
-            value: tours, (batch, k, nodes).
-
-        Returns:
-            (batch, k)
-        """
+        """Return log-probabilities of tours (batch, k, nodes), all steps at once, with gradient."""
         batch, k, n = value.shape
         expected = (self.first.shape[0], k, self.length)
         if value.shape != expected:
@@ -96,16 +83,7 @@ class TourPolicy:
         return chosen.view(batch, k, n - 1).sum(-1)
 
     def log_probs(self, first: Tensor, last: Tensor, closed: Tensor) -> Tensor:
-        """Return log-probabilities of the next node of partial tours.
-
-        Args:
-            first: the first node of each, (batch, tours).
-            last: the last node of each, (batch, tours).
-            closed: (batch, tours, nodes), −inf for visited nodes, 0 for the others.
-
-        Returns:
-            (batch, tours, nodes)
-        """
+        """Return log-probabilities of the next node, (batch, tours, nodes), as in :class:`PartialTours`."""
         scores = take_rows(self.first, first) + take_rows(self.last, last)
         by_head = scores.unflatten(-1, (-1, self.length)) + closed.unsqueeze(-2)
         attention = by_head.softmax(-1).flatten(-2)

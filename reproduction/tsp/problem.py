@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from reproduction.harness.errors import UserError
@@ -18,12 +15,7 @@ from reproduction.harness.errors import UserError
 def tour_length(instances: Tensor, tours: Tensor) -> Tensor:
     r"""$\sum_t \lVert x_{\pi_{t+1}} - x_{\pi_t} \rVert$, back to the start.
 
-    Args:
-        instances: (batch, nodes, 2).
-        tours: permutations of the nodes, (batch, k, nodes).
-
-    Returns:
-        (batch, k)
+    From instances (batch, nodes, 2) and tours (batch, k, nodes) to lengths (batch, k).
 
     >>> square = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]])
     >>> tour_length(square, torch.tensor([[[0, 1, 2, 3]]]))
@@ -71,38 +63,18 @@ def check_instances(instances: Tensor) -> None:
 
 
 def read_instances(path: Path) -> Tensor:
-    """Read instances, (n, nodes, 2).
-
-    Args:
-        path: ``*.npz`` with an array ``instances`` (n, nodes, 2), or ``*.csv`` with the columns
-            ``instance``, ``x`` and ``y`` and a line per node.
-    """
+    """Read instances, (n, nodes, 2), from a file ``*.npz`` with an array ``instances``."""
     if not path.is_file():
         raise UserError(f"there is no file {path}; expected one with instances.")
     try:
-        places = _from_csv(path) if path.suffix == ".csv" else _from_npz(path)
-        with np.errstate(over="ignore"):  # infinite coordinates are refused below
-            instances = torch.from_numpy(places.astype(np.float32))
+        with np.load(BytesIO(path.read_bytes())) as arrays:
+            instances = torch.from_numpy(np.asarray(arrays["instances"]).astype(np.float32))
         check_instances(instances)
         if len(instances) == 0:
             raise ValueError("there are 0 instances in the array")
     except Exception as error:  # a damaged file can raise almost anything
         raise UserError(
             f"{path} holds no instances ({error}); expected .npz with an array 'instances' of shape "
-            "(n, nodes, 2), or .csv with the columns 'instance', 'x' and 'y' and a line per node. "
-            "Write it with numpy.savez(path, instances=...)."
+            "(n, nodes, 2). Write it with numpy.savez(path, instances=...)."
         ) from error
     return instances
-
-
-def _from_npz(path: Path) -> NDArray[Any]:
-    with np.load(BytesIO(path.read_bytes())) as arrays:
-        return np.asarray(arrays["instances"])
-
-
-def _from_csv(path: Path) -> NDArray[Any]:
-    table = pd.read_csv(path, dtype={"instance": str, "x": float, "y": float})
-    names = table["instance"].fillna("").str.strip()
-    if (names == "").any():
-        raise ValueError(f"row {int((names == '').argmax()) + 1} after the header has no instance")
-    return np.stack([group[["x", "y"]].to_numpy() for _, group in table.groupby(names, sort=False)])

@@ -1,17 +1,113 @@
-"""Tables of runs (Figure 3): which estimator has the smallest gap, and which tours it samples in the end."""
+"""Tables of runs (Figure 3): their gaps, the ranking of the estimators, and the tours sampled in the end.
+
+A folder that the command ``tsp-figures`` wrote stands for the runs that it was made from. So runs can be
+added to a comparison whose own runs are no longer there.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
-from reproduction.tsp.validations import Sampled, in_last_quarter
+from reproduction.harness.errors import UserError
+from reproduction.harness.metrics import read_records
+from reproduction.harness.settings import read_settings
+from reproduction.harness.tables import LEVEL, markdown, mean_and_interval, read_table
+from reproduction.tsp.settings import TSPSettings
 
+COMMAND = "python -m reproduction tsp-figures"
 COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
+
+
+class Gap(NamedTuple):
+    """One validation of a run; trained, unless the model has learned nothing yet."""
+
+    nodes: int
+    estimator: str
+    seed: int
+    steps: int
+    trained: bool
+    instances: int
+    length: float
+    gap: float
+    gap_standard_error: float
+
+
+class Sampled(NamedTuple):
+    """The tours that an estimator was trained on in the last quarter of the steps: means over runs."""
+
+    estimator: str
+    steps: int
+    runs: int
+    log_p: float
+    length: float
+
+
+def read_gaps(folders: Sequence[Path]) -> pd.DataFrame:
+    """Read the gaps of runs, one row for each validation; no run may be in two of the folders."""
+    gaps = pd.DataFrame([gap for folder in folders for gap in _gaps(folder)], columns=Gap._fields)
+    if gaps.empty:
+        raise UserError(
+            f"no run in {', '.join(map(str, folders))} has been validated; expected at least one "
+            "validation. Wait until the runs have begun, or give other folders."
+        )
+    if gaps["nodes"].nunique() > 1:
+        raise UserError(
+            f"the runs have {sorted(gaps['nodes'].unique())} nodes; expected the same number. Draw "
+            "a figure for each."
+        )
+    for twice in gaps[gaps.duplicated(["estimator", "seed", "steps"])].itertuples():
+        raise UserError(
+            f"two of the folders have a run of {twice.estimator} with seed {twice.seed}; expected one "
+            "run for each estimator and seed. Leave one of them out."
+        )
+    return gaps
+
+
+def _gaps(folder: Path) -> list[Gap]:
+    if (folder / "gaps.csv").exists():
+        return read_table(folder / "gaps.csv", Gap, COMMAND)
+    run = read_settings(TSPSettings, folder)
+    gaps = []
+    for record in read_records(folder, "valid"):
+        step = record["step"]
+        trained = step > 0 or run.start_from is not None
+        numbers = (record[name] for name in ("length", "gap", "gap_standard_error"))
+        about = (run.nodes, run.estimator, run.seed, step, trained, step * run.instances)
+        gaps.append(Gap(*about, *numbers))
+    return gaps
+
+
+def read_sampled(folders: Sequence[Path], steps: int) -> list[Sampled]:
+    """Read the means of the tours that each estimator sampled in the last quarter of ``steps`` steps."""
+    rows = pd.DataFrame([row for folder in folders for row in _sampled(folder, steps)])
+    pooled = []
+    for name, part in rows.groupby("estimator", sort=False) if len(rows) else ():
+        means = np.average(part[["log_p", "length"]], axis=0, weights=part["runs"]).tolist()
+        pooled.append(Sampled(str(name), steps, int(part["runs"].sum()), *means))
+    return pooled
+
+
+def _sampled(folder: Path, steps: int) -> list[Sampled]:
+    if (folder / "gaps.csv").exists():
+        rows = read_table(folder / "sampled.csv", Sampled, COMMAND)
+        return [row for row in rows if row.steps == steps]
+    late = pd.DataFrame(read_records(folder, "train"))
+    late = late[in_last_quarter(late["step"], steps)] if len(late) else late
+    if late.empty:
+        return []
+    means = late[["log_p", "length"]].mean().tolist()
+    return [Sampled(read_settings(TSPSettings, folder).estimator, steps, 1, *means)]
+
+
+def in_last_quarter(step: pd.Series[int], steps: int) -> pd.Series[bool]:
+    """Return which steps are among the last quarter of the first ``steps`` steps."""
+    return (step > 0.75 * steps) & (step <= steps)
 
 
 def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
@@ -21,7 +117,7 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
     validations vary more than estimators differ. The spread is the standard deviation over the seeds.
     """
     common = gaps.groupby(["estimator", "seed"])["steps"].max().min()
-    late = gaps[[in_last_quarter(step, common) for step in gaps["steps"]]]
+    late = gaps[in_last_quarter(gaps["steps"], common)]
     seeds = late.groupby(["estimator", "seed"])["gap"].mean().unstack().add_prefix("seed ")
     table = seeds.copy()
     table.insert(0, "spread", seeds.std(axis=1))
@@ -36,13 +132,21 @@ def ranking_table(ranked: pd.DataFrame) -> str:
     gaps = ranked.set_index("estimator")[seeds]
     lines = []
     for row in ranked.to_dict("records"):
-        spread = "" if math.isnan(row["spread"]) else f" ± {row['spread']:.2f}"
-        cells = ["–" if math.isnan(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
+        spread = "" if pd.isna(row["spread"]) else f" ± {row['spread']:.2f}"
+        cells = ["–" if pd.isna(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
         difference = _difference(gaps, row["estimator"])
         name = appearance(row["estimator"]).label
         lines.append([name, f"{row['gap']:.2f}{spread}", *cells, difference])
     compared = f"minus {appearance(COMPARED).label} ({LEVEL:.0%} interval)"
     return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
+
+
+def _difference(gaps: pd.DataFrame, estimator: str) -> str:
+    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
+    if estimator == COMPARED or COMPARED not in gaps.index:
+        return "–"
+    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
+    return mean_and_interval(found, 2) if found else "–"
 
 
 def sampled_table(sampled: Sequence[Sampled]) -> str:
@@ -55,11 +159,3 @@ def sampled_table(sampled: Sequence[Sampled]) -> str:
         for row in sampled
     ]
     return markdown(["estimator", "runs", "mean log p of the tours", "mean length"], rows)
-
-
-def _difference(gaps: pd.DataFrame, estimator: str) -> str:
-    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
-    if estimator == COMPARED or COMPARED not in gaps.index:
-        return "–"
-    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
-    return mean_and_interval(found, 2) if found else "–"

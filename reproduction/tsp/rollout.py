@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 import swor
 from reproduction.harness.task import seeded
@@ -18,7 +17,7 @@ LEVEL = 0.05
 DECAY = 0.8
 
 
-class RolloutBaseline:
+class RolloutBaseline(nn.Module):
     r"""$b(x) = f(\text{greedy tour of } x)$ by a frozen model.
 
     In the first epoch, when the model has learned nothing, it is a moving average of earlier
@@ -26,25 +25,23 @@ class RolloutBaseline:
     replaced if a one-sided paired t-test at 5 % says that the trained one is better. The instances of
     the test are then drawn anew, so that the baseline does not overfit to them (Kool et al. 2019).
 
-    Args:
-        model: the model that is trained.
-        nodes: number of nodes of an instance.
-        size: number of instances of the test.
-        seed: seed of the instances.
-        trained: the model has learned something already, so that its tours are the baseline from the
-            beginning.
+    A model that is trained already has no such first epoch.
     """
+
+    warm: Tensor
+    replaced: Tensor
 
     def __init__(
         self, model: AttentionModel, *, nodes: int, size: int, seed: int, trained: bool = False
     ) -> None:
+        super().__init__()
         self.best = copy.deepcopy(model).eval().requires_grad_(False)
         self.nodes, self.size, self.seed = nodes, size, seed
         self.average = MovingAverage(DECAY)
-        self.warm = trained
-        self.replaced = 0
+        self.register_buffer("warm", torch.tensor(trained))
+        self.register_buffer("replaced", torch.tensor(0))
 
-    def __call__(self, instances: Tensor, cost: Tensor) -> Tensor:
+    def forward(self, instances: Tensor, cost: Tensor) -> Tensor:
         """Return the baseline of each instance, (batch, 1); in the first epoch it depends on past costs."""
         if not self.warm:
             average: Tensor = self.average(cost, group=distributed.group.WORLD)
@@ -55,9 +52,9 @@ class RolloutBaseline:
         """Replace the frozen model if the trained one is better, and return the p-value."""
         from scipy.stats import ttest_rel
 
-        self.warm = True
+        self.warm.fill_(True)
         device = next(model.parameters()).device
-        generator = seeded(self.seed, "rollout", self.replaced)
+        generator = seeded(self.seed, "rollout", int(self.replaced))
         instances = random_instances(self.size, self.nodes, generator=generator).to(device)
         new, old = (greedy_lengths(m, instances) for m in (model, self.best.to(device)))
         p = float(ttest_rel(new.cpu(), old.cpu(), alternative="less").pvalue)
@@ -65,21 +62,6 @@ class RolloutBaseline:
             self.best.load_state_dict(model.state_dict())
             self.replaced += 1
         return {"rollout_p_value": p, "rollout_replaced": float(self.replaced)}
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-        return {
-            "best": self.best.state_dict(),
-            "average": self.average.state_dict(),
-            "warm": self.warm,
-            "replaced": self.replaced,
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`."""
-        self.best.load_state_dict(state["best"])
-        self.average.load_state_dict(state["average"])
-        self.warm, self.replaced = state["warm"], state["replaced"]
 
 
 @torch.no_grad()

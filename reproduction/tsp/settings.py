@@ -28,31 +28,15 @@ Name = Literal[
 SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
 """Estimators that draw one tour per instance; its baseline comes from other instances or models."""
 
-
-BLOCKS = 10
-"""Measured gradients are averaged in this many blocks, whose spread is that of the measured bias."""
-
-
-def check_estimator(name: str) -> None:
-    """Refuse a name that no estimator has."""
-    if name not in get_args(Name):
-        raise UserError(f"estimator is {name!r}; expected one of {', '.join(get_args(Name))}.")
-
-
-def tours(nodes: int) -> int:
-    """The number of tours, each with a start and a direction; above 20 nodes, that of 20.
-
-    >>> tours(3)
-    6
-    """
-    return math.factorial(min(nodes, 20))
+BLOCKS = 10  # of measured gradients, whose means tell the error of the measured bias
 
 
 def check_distinct(estimator: Name, k: int, nodes: int) -> None:
-    """Refuse a number of distinct tours that do not exist."""
-    if k > tours(nodes):
+    """Refuse a number of distinct tours, each with a start and a direction, that do not exist."""
+    tours = math.factorial(min(nodes, 20))  # above 20 nodes there are more than anybody asks for
+    if k > tours:
         raise UserError(
-            f"k is {k}, but there are only {tours(nodes)} tours of {nodes} nodes, and {estimator} "
+            f"k is {k}, but there are only {tours} tours of {nodes} nodes, and {estimator} "
             "draws distinct ones; expected at most as many. Lower --k, or give more nodes."
         )
 
@@ -128,10 +112,8 @@ class TSPSettings(TrainingSettings):
 
     def __post_init__(self) -> None:
         check_at_least(self, 2, "nodes", "rollout_size")
-        check_positive(
-            self, "k", "steps", "batch_size", "learning_rate", "validate_every", "validation_size"
-        )
-        check_estimator(self.estimator)
+        check_positive(self, "k", "steps", "batch_size", "learning_rate", "validate_every")
+        check_positive(self, "validation_size", "validate_best_of")
         if self.estimator in SINGLE and self.samples != 1:
             raise UserError(
                 f"k is {self.k}, but {self.estimator} draws a single tour per instance; expected "
@@ -144,7 +126,6 @@ class TSPSettings(TrainingSettings):
                 "batch_size is 1; expected at least two instances, to compare one with the others."
             )
         check_best_of(self.best_of, self.estimator, self.samples)
-        check_positive(self, "validate_best_of")
         if self.steps % self.epoch_steps:
             raise UserError(
                 f"steps is {self.steps}; expected a positive multiple of {self.epoch_steps}, the "
@@ -216,8 +197,6 @@ class TSPVariance(ResumableSettings):
         super().__post_init__()
         check_at_least(self, 2, "k", "batch_size")
         check_at_least(self, BLOCKS, "repetitions", "reference")
-        for name in self.estimators:
-            check_estimator(name)
         if "rloo" not in self.estimators:
             raise UserError(
                 f"estimators is {self.estimators}; expected rloo among them, since the variance "
@@ -231,7 +210,7 @@ class TSPSolve:
 
     Attributes:
         model: the model.safetensors of a run of python -m reproduction tsp.
-        instances: .npz with an array 'instances' (n, nodes, 2), or .csv with columns instance, x, y.
+        instances: .npz with an array 'instances' (n, nodes, 2).
         k: number of tours of which the shortest is taken.
         seed: seed of the samples.
         optimal: also find the lengths of the shortest tours, exactly.
@@ -256,16 +235,13 @@ class TSPFigures:
     Attributes:
         runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
             command wrote before stands for the runs that were given to it.
-        smooth: number of validations that a point of a curve averages; 1 for none.
         out: folder to write to; by default a new one in runs/.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    smooth: int = 3
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "smooth")
         if not self.runs:
             raise UserError(
                 "no runs were given; expected folders of runs of python -m reproduction tsp."

@@ -22,48 +22,25 @@ from reproduction.tsp.settings import TSPSettings
 from swor.estimators.baselines import BUILT_IN, Baseline, BaselineInputs, Greedy
 from swor.types import Sample, Scheme, Weights
 
-
-def independent(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """Draw k independent tours of every instance."""
-    return swor.ancestral_sample(policy, k, generator=generator)
-
-
-def distinct(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """Draw k different tours of every instance, without replacement."""
-    return swor.stochastic_beam_search(policy, k, generator=generator)
-
-
-def likeliest(policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-    """Return the k likeliest tours that a beam search finds, which are not random."""
-    return swor.beam_search(policy, k)
-
-
-SAMPLERS: dict[Scheme, Callable[[TourPolicy, int, torch.Generator], Sample]] = {
-    Scheme.WITH_REPLACEMENT: independent,
-    Scheme.WITHOUT_REPLACEMENT: distinct,
-    Scheme.BEAM_SEARCH: likeliest,
-}
+AT_ONCE = 500  # validation instances that are sampled at the same time
 
 
 @dataclass(frozen=True)
 class TourEstimator:
-    """An estimator of the gradient of the expected tour length.
-
-    Attributes:
-        rule: the rule for its samples.
-        scheme: how the tours are drawn.
-        baseline: the baseline; the greedy one is a tour by the best model so far.
-        unbiased: whether its gradient is unbiased.
-    """
+    """An estimator of the gradient of the expected tour length."""
 
     rule: Callable[[Sample], Weights]
     scheme: Scheme
-    baseline: Baseline
+    baseline: Baseline  # the greedy one is a tour by the best model so far
     unbiased: bool
 
     def draw(self, policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-        """Draw k tours of every instance."""
-        return SAMPLERS[self.scheme](policy, k, generator)
+        """Draw k tours of every instance; those of a beam search are not random."""
+        if self.scheme == Scheme.BEAM_SEARCH:
+            return swor.beam_search(policy, k)
+        if self.scheme == Scheme.WITH_REPLACEMENT:
+            return swor.ancestral_sample(policy, k, generator=generator)
+        return swor.stochastic_beam_search(policy, k, generator=generator)
 
 
 def registered(name: str) -> TourEstimator:
@@ -103,31 +80,21 @@ def tour_loss(
 ) -> Tensor:
     """Return the loss of each instance, (batch,): its gradient is that of the estimator.
 
-    Args:
-        estimator: whose rule and baseline are used.
-        tours: the tours.
-        generator: of a baseline that is sampled.
-        greedy: returns the lengths of greedy tours, (batch, 1), for a baseline that needs them.
+    The generator is that of a baseline that is sampled; ``greedy`` returns the lengths of greedy tours,
+    (batch, 1), for a baseline that needs them.
     """
     policy, instances, sample, cost = tours
-    inputs = BaselineInputs(
-        cost,
-        sampled=lambda n: tour_length(instances, independent(policy, n, generator).value),
-        greedy=greedy,
-        group=distributed.group.WORLD,
-    )
+
+    def sampled(n: int) -> Tensor:
+        return tour_length(instances, swor.ancestral_sample(policy, n, generator=generator).value)
+
+    group = distributed.group.WORLD
+    inputs = BaselineInputs(cost, sampled=sampled, greedy=greedy, group=group)
     return estimator.rule(sample).loss(cost, baseline=estimator.baseline(inputs))
 
 
-AT_ONCE = 500  # validation instances that are sampled at the same time
-
-
 class TourTask(Task[Tensor]):
-    """Minimise the expected length of the tours of random instances.
-
-    Args:
-        settings: of the run.
-    """
+    """Minimise the expected length of the tours of random instances."""
 
     def __init__(self, settings: TSPSettings) -> None:
         self.settings, self.model_settings = settings, settings.model
@@ -139,19 +106,13 @@ class TourTask(Task[Tensor]):
         if settings.start_from is not None:
             load_model(settings.start_from, self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
-        self.rollout = self._rollout() if isinstance(self.estimator.baseline, Greedy) else None
+        self.rollout: RolloutBaseline | None = None
+        if isinstance(self.estimator.baseline, Greedy):
+            sizes = {"nodes": settings.nodes, "size": settings.rollout_size}
+            trained = settings.start_from is not None
+            self.rollout = RolloutBaseline(self.model, **sizes, seed=settings.seed, trained=trained)
         self.valid = validation_instances(settings.validation_size, settings.nodes)
         self.optimal = optimal_lengths(self.valid, progress=True)
-
-    def _rollout(self) -> RolloutBaseline:
-        settings = self.settings
-        return RolloutBaseline(
-            self.model,
-            nodes=settings.nodes,
-            size=settings.rollout_size,
-            seed=settings.seed,
-            trained=settings.start_from is not None,
-        )
 
     def batch(self, place: Place) -> Tensor:
         """Draw new instances, (instances, nodes, 2)."""
@@ -173,7 +134,8 @@ class TourTask(Task[Tensor]):
 
     def _greedy(self, instances: Tensor, cost: Tensor) -> Tensor:
         assert self.rollout is not None  # an estimator that asks for greedy tours has one
-        return self.rollout(instances, cost)
+        lengths: Tensor = self.rollout(instances, cost)
+        return lengths
 
     def end_epoch(self, epoch: int, generator: torch.Generator) -> dict[str, float]:
         """Replace the model of the rollout baseline if the trained model is better."""
@@ -195,23 +157,20 @@ class TourTask(Task[Tensor]):
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}
-        lengths = torch.cat(
-            [
-                tour_length(part, independent(self.model(part), m, generator).value)
-                for part in self.valid.to(self._device).split(AT_ONCE)
-            ]
-        )
+        parts = self.valid.to(self._device).split(AT_ONCE)
+        tours = [swor.ancestral_sample(self.model(x), m, generator=generator).value for x in parts]
+        lengths = torch.cat([tour_length(x, t) for x, t in zip(parts, tours, strict=True)])
         gap = 100 * (lengths.double().cpu() / self.optimal.unsqueeze(-1) - 1)
         return {"sampled_gap": float(gap.mean()), "best_of_gap": float(gap.amin(-1).mean())}
 
     def state(self) -> dict[str, Any]:
         """Return the state of the rollout baseline, if there is one."""
-        return {} if self.rollout is None else self.rollout.state()
+        return {} if self.rollout is None else self.rollout.state_dict()
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`."""
         if self.rollout is not None:
-            self.rollout.load_state(state)
+            self.rollout.load_state_dict(state)
 
     @property
     def _device(self) -> torch.device:

@@ -12,34 +12,29 @@ those estimators.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 import swor
 from reproduction.harness.appearance import appearance
-from reproduction.harness.folder import RunFolder
-from reproduction.harness.measurements import (
-    Advance,
-    Job,
-    do,
-    flat_gradient,
-    moments,
-)
-from reproduction.harness.models import kept_name, load_model
+from reproduction.harness.folder import RunFolder, replacing
+from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
+from reproduction.harness.models import load_model
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.tsp.blocks import Blocks, keep_blocks, load_blocks, squared_norm
+from reproduction.tsp.blocks import Blocks, squared_norm
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
-from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, independent, tour_loss
+from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, tour_loss
+from reproduction.tsp.variance_tables import with_ratios
 from swor.diagnostics.groups import duplicates
 
 TABLE, POLICIES = "variance.csv", "policies.csv"
@@ -94,11 +89,6 @@ def model_to_measure(settings: ModelSettings) -> AttentionModel:
     return model
 
 
-def sample_size(name: str, k: int) -> int:
-    """Return the size of the sample of an estimator that draws k tours, those of its baseline included."""
-    return k - TOUR_ESTIMATORS[name].baseline.samples(k)
-
-
 def one_by_one(tours: SampledTours) -> SampledTours:
     """Return k tours of each instance as single tours of repeated instances, (batch · k, 1)."""
     value, log_p = tours.sample.value.flatten(0, 1), tours.sample.log_p.flatten()
@@ -113,14 +103,7 @@ def one_by_one(tours: SampledTours) -> SampledTours:
 class Gradient:
     """Estimates of the gradient of the mean loss of the minibatch, (parameters,).
 
-    A greedy rollout is that of the model itself.
-
-    Args:
-        settings: of the measurement.
-        subject: the model, with the weights of the step, and the instances.
-        step: of the model.
-        name: of the estimator.
-        purpose: of the random numbers.
+    The model has the weights of the step already. A greedy rollout is that of the model itself.
     """
 
     def __init__(
@@ -128,7 +111,8 @@ class Gradient:
     ) -> None:
         self.model, self.instances = subject.model, subject.instances
         self.place = (settings.seed, purpose, step, name)
-        self.estimator, self.k = TOUR_ESTIMATORS[name], sample_size(name, settings.k)
+        self.estimator = TOUR_ESTIMATORS[name]
+        self.k = settings.k - self.estimator.baseline.samples(settings.k)  # all draw as many tours
         self.single = name in SINGLE  # k tours are k estimates, each as in training
         self.parameters = list(self.model.parameters())
         self.size = sum(p.numel() for p in self.parameters)
@@ -159,17 +143,17 @@ class Measuring:
 
     The reference of a model is kept in a file until all estimators have been compared with it. All files
     are whole, and all noise depends on its place alone, so the measurement can be interrupted anywhere.
-
-    Args:
-        settings: of the measurement.
-        subject: the models and the instances.
-        folder: where the tables are.
     """
 
     def __init__(self, settings: TSPVariance, subject: Subject, folder: RunFolder) -> None:
         self.settings, self.subject, self.folder = settings, subject, folder
         self.measured = read_table(folder.path / TABLE, VarianceRow, "tsp-variance")
         self.policies = read_table(folder.path / POLICIES, PolicyRow, "tsp-variance")
+
+    def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Measure what the folder lacks, with a progress bar, and return the whole tables."""
+        do([job for step in self.subject.models for job in self.jobs(step)])
+        return with_ratios(pd.DataFrame(self.measured)), pd.DataFrame(self.policies)
 
     def jobs(self, step: int) -> list[Job]:
         """Return the jobs that are left for a model."""
@@ -189,8 +173,8 @@ class Measuring:
         return [name for name in self.settings.estimators if name not in done]
 
     def kept(self, step: int) -> Path:
-        """Return the file of the reference of a model."""
-        return self.folder.path / f"reference-{kept_name('step', step)}"
+        """Return the file with the block means of the reference of a model."""
+        return self.folder.path / f"reference-{step}.pt"
 
     def reference(self, step: int, advance: Advance) -> None:
         """Draw the reference of a model, and describe its policy."""
@@ -199,94 +183,44 @@ class Measuring:
         draw = Gradient(settings, subject, step, REFERENCE, "reference")
         blocks = Blocks(draw, settings.reference, draw.size)
         moments(blocks, settings.reference, (draw.size,), advance)
-        row = describe(settings, subject, step, *squared_norm(blocks.means()))
+        row = describe(settings, subject, step, squared_norm(blocks.means()))
         self.policies = [*(p for p in self.policies if p.step != step), row]
         self.folder.write_csv(POLICIES, [p._asdict() for p in self.policies])
-        keep_blocks(self.kept(step), blocks.means())
+        with replacing(self.kept(step)) as draft:
+            torch.save(blocks.means(), draft)
 
     def estimator(self, step: int, name: str, advance: Advance) -> None:
         """Measure an estimator on a model."""
         load_model(self.subject.models[step], self.subject.model)
-        draw, draws = (
-            Gradient(self.settings, self.subject, step, name),
-            repetitions(self.settings, name),
-        )
+        draw = Gradient(self.settings, self.subject, step, name)
+        draws = repetitions(self.settings, name)
         blocks = Blocks(draw, draws, draw.size)
         stream = moments(blocks, draws, (draw.size,), advance)
-        bias = squared_norm(blocks.means() - load_blocks(self.kept(step), draw.size))
+        bias = squared_norm(blocks.means() - torch.load(self.kept(step), weights_only=True))
         variance = (float(stream.total), float(stream.total_error))
         self.measured.append(VarianceRow(step, name, draw.k, draws, *variance, *bias))
-        self.folder.write_csv(TABLE, with_ratios(self.measured))
+        table = with_ratios(pd.DataFrame(self.measured))
+        self.folder.write_csv(TABLE, table.to_dict("records"))
         if not self.left(step):
             self.kept(step).unlink()
 
 
-def measure(
-    settings: TSPVariance, subject: Subject, folder: RunFolder
-) -> tuple[list[VarianceRow], list[PolicyRow]]:
-    """Measure what a folder lacks, with a progress bar, and return the whole tables."""
-    measuring = Measuring(settings, subject, folder)
-    do([job for step in subject.models for job in measuring.jobs(step)])
-    return measuring.measured, measuring.policies
-
-
 @torch.no_grad()
 def describe(
-    settings: TSPVariance, subject: Subject, step: int, gradient: float, gradient_error: float
+    settings: TSPVariance, subject: Subject, step: int, gradient: tuple[float, float]
 ) -> PolicyRow:
-    """Describe a policy by independent tours.
-
-    Args:
-        settings: of the measurement.
-        subject: the model, with the weights of the step, and the instances.
-        step: of the model.
-        gradient: the squared norm of the gradient.
-        gradient_error: its standard error.
-    """
+    """Describe a policy by independent tours, and by the squared norm of its gradient with its error."""
     model, instances = subject.model, subject.instances
     greedy = greedy_lengths(model.eval(), instances)
     policy, noise = model.train()(instances), seeded(settings.seed, "policy", step)
     rows = []
     for _ in range(SAMPLED):
-        sample = independent(policy, settings.k, noise)
+        sample = swor.ancestral_sample(policy, settings.k, generator=noise)
         length = tour_length(instances, sample.value)
         columns = (sample.log_p.mean(), duplicates(sample.value).mean(), length.mean())
         rows.append(torch.stack(columns).double())
     table = torch.stack(rows)
-    means, errors = table.mean(0).tolist(), (table.std(0) / SAMPLED**0.5).tolist()
-    return PolicyRow(
-        step=step,
-        log_p=means[0],
-        log_p_error=errors[0],
-        duplicates=means[1],
-        duplicates_error=errors[1],
-        length=means[2],
-        greedy_length=float(greedy.mean()),
-        squared_gradient=gradient,
-        squared_gradient_error=gradient_error,
-    )
-
-
-def with_ratios(measured: Sequence[VarianceRow]) -> list[dict[str, object]]:
-    """Return rows of a table, with variance and squared bias over the variance of RLOO."""
-    usual = {m.step: m for m in measured if m.estimator == "rloo"}
-    return [m._asdict() | ratios(m, usual.get(m.step)) for m in measured]
-
-
-def ratios(measurement: VarianceRow, usual: VarianceRow | None) -> dict[str, float | None]:
-    """Return variance and squared bias over the variance of another estimator, with standard errors.
-
-    Args:
-        measurement: an estimator on a model.
-        usual: the other estimator on the same model; None if it has not been measured yet.
-    """
-    out: dict[str, float | None] = {}
-    for name in ("variance", "squared_bias"):
-        out[f"relative_{name}"] = out[f"relative_{name}_error"] = None
-        if usual is not None:
-            value, error = getattr(measurement, name), getattr(measurement, f"{name}_error")
-            ratio = value / usual.variance
-            spread = math.hypot(error, ratio * usual.variance_error) / usual.variance
-            same = measurement == usual and name == "variance"
-            out |= {f"relative_{name}": ratio, f"relative_{name}_error": 0.0 if same else spread}
-    return out
+    (log_p, share, length_mean), errors = table.mean(0).tolist(), table.std(0) / SAMPLED**0.5
+    log_p_error, share_error, _ = errors.tolist()
+    lengths = (length_mean, float(greedy.mean()))
+    return PolicyRow(step, log_p, log_p_error, share, share_error, *lengths, *gradient)

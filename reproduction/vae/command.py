@@ -24,11 +24,7 @@ from reproduction.vae.variance import Subject, cases, comparisons, measure, vari
 
 
 def vae(settings: VAESettings) -> Path:
-    """Train the VAE, and return the folder of the run.
-
-    Args:
-        settings: of the run; with ``resume``, those of the run with what may change.
-    """
+    """Train the VAE, and return the folder of the run."""
     settings = replace(settings, k=settings.samples)
     check_applies(settings.estimator, settings.dims, settings.categories, settings.samples)
 
@@ -41,11 +37,7 @@ def vae(settings: VAESettings) -> Path:
 
 
 def vae_variance(settings: VAEVariance) -> Path:
-    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png.
-
-    Args:
-        settings: of the measurement; with ``resume``, those of the one that is continued.
-    """
+    """Measure gradient variances, and return the folder with variance.csv, variance.md and variance.png."""
     trained = read_settings(VAESettings, settings.run)
     models = kept_models(settings.run, "epoch", settings.epochs)
     images = load(trained.data, settings.data_dir or trained.data_dir).train
@@ -66,17 +58,11 @@ def vae_variance(settings: VAEVariance) -> Path:
 
 
 def vae_figures(settings: VAEFigures) -> Path:
-    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run.
-
-    Args:
-        settings: of the figures.
-    """
+    """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run."""
     runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
-    points = pd.concat(
-        [read_curves(path, name, settings.smoothing) for name, path in runs.items()],
-        ignore_index=True,
-    )
-    images = {n: images_figure(p, settings.columns, settings.data_dir) for n, p in runs.items()}
+    curves = [read_curves(path, name, settings.smoothing) for name, path in runs.items()]
+    points = pd.concat(curves, ignore_index=True)
+    images = {name: images_figure(path, settings.data_dir) for name, path in runs.items()}
     folder = open_folder(settings, "vae-figures", out=settings.out)
     folder.write_csv("curves.csv", points.to_dict("records"))
     folder.write_text("curves.md", elbo_table(points))

@@ -34,12 +34,7 @@ SETTINGS = [*Domain._fields, "estimator", "k", *DETAILS]
 
 
 class Group(NamedTuple):
-    """Curves of one split, of runs that differ in their seed alone.
-
-    Attributes:
-        settings: of all runs.
-        points: of the curves, as rows of ``curves.csv``.
-    """
+    """Curves of one split, of runs that differ in their seed alone: settings, and rows of ``curves.csv``."""
 
     settings: Mapping[str, Any]
     points: pd.DataFrame
@@ -65,11 +60,8 @@ class Group(NamedTuple):
         default = VAESettings(estimator=self.settings["estimator"])
         usual = vars(default) | {"learning_rate": default.rate}
         given = {name: self.settings.get(name, usual[name]) for name in DETAILS}
-        return [
-            DETAILS[name].format(value)
-            for name, value in given.items()
-            if value != usual[name] and not pd.isna(value)
-        ]
+        unusual = {n: x for n, x in given.items() if x != usual[n] and not pd.isna(x)}
+        return [DETAILS[name].format(value) for name, value in unusual.items()]
 
     @property
     def short_name(self) -> str:

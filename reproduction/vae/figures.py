@@ -15,7 +15,6 @@ from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import draw_errors, legend_beside, panels
-from reproduction.harness.errors import UserError
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
@@ -27,14 +26,13 @@ from reproduction.vae.settings import VAESettings
 from reproduction.vae.task import make_vae
 
 SPLITS = {"train": "training", "valid": "validation"}
+COLUMNS = 12  # images of a row
 
 
 def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
-    """Plot curves, with a column of panels for each domain: training above, validation below.
+    """Plot ``curves.csv``, with a column of panels for each domain: training above, validation below.
 
-    Args:
-        points: as in ``curves.csv``.
-        smoothing: the number of points that the column ``smoothed`` averages.
+    The column ``smoothed`` averages as many points as ``smoothing`` says.
     """
     domains = by_domain(points)
     entries = max(len(grouped(part, split)) for _, part in domains for split in SPLITS)
@@ -74,12 +72,7 @@ def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
 
 
 def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
-    """Plot the encoder's log-variance during training, with a legend in the order of the last values.
-
-    Args:
-        measured: as in ``variance.csv``.
-        trained_with: the estimator that the model was trained with, in words.
-    """
+    """Plot the log-variance of the encoder in ``variance.csv``, with a legend in the order of last values."""
     figure, axes = panels(8.0, 5.6)
     ax, curves = axes[0, 0], []
     for name, rows in measured[measured["part"] == "encoder"].groupby("estimator"):
@@ -100,41 +93,30 @@ def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
 
 
 @torch.no_grad()
-def images_figure(run: Path, columns: int, data_dir: Path | None) -> Figure:
+def images_figure(run: Path, data_dir: Path | None) -> Figure:
     """Draw validation images, their reconstructions from the likeliest z, and samples from the prior."""
     settings = read_settings(VAESettings, run)
     images = load(settings.data, data_dir or settings.data_dir)
-    if not 1 <= columns <= len(images.valid):
-        raise UserError(
-            f"columns is {columns}; expected from 1 to {len(images.valid)} images, such as 12."
-        )
     vae = make_vae(settings, images.train.shape[-1])
     load_model(run / MODEL, vae, part="vae")
+    shown = images.valid[:COLUMNS].float()
+    noise, size = seeded(settings.seed, "samples"), (2 * COLUMNS, vae.n)
     bands = {
-        "images": images.valid[:columns].float(),
-        "reconstructions": reconstructions(vae, images.valid[:columns].float()),
-        "samples": samples(vae, 2 * columns, settings.seed),
+        "images": shown,
+        "reconstructions": pixels(vae, vae.posterior(shown).base_dist.logits.argmax(-1)),
+        "samples": pixels(vae, torch.randint(vae.c, size, generator=noise)),
     }
-    figure = Figure(figsize=(0.75 * columns, 3.6), layout="constrained")
+    figure = Figure(figsize=(0.75 * COLUMNS, 3.6), layout="constrained")
     bands_of = figure.subplots(3, 1, height_ratios=[len(band) for band in bands.values()])
     for ax, (title, band) in zip(bands_of, bands.items(), strict=True):
-        ax.imshow(tile(band, columns, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
+        ax.imshow(tile(band, COLUMNS, images.shape).numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
         ax.set_title(title, fontsize=9, loc="left")
         ax.set_axis_off()
     return figure
 
 
-def reconstructions(vae: CategoricalVAE, x: Tensor) -> Tensor:
-    """Return the pixel probabilities of the likeliest z of images (records, pixels)."""
-    return _pixels(vae, vae.posterior(x).base_dist.logits.argmax(-1))
-
-
-def samples(vae: CategoricalVAE, records: int, seed: int) -> Tensor:
-    """Return the pixel probabilities of samples from the prior, (records, pixels)."""
-    return _pixels(vae, torch.randint(vae.c, (records, vae.n), generator=seeded(seed, "samples")))
-
-
-def _pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
+def pixels(vae: CategoricalVAE, index: Tensor) -> Tensor:
+    """Return the pixel probabilities of z, given by its categories (records, n), (records, pixels)."""
     z = torch.nn.functional.one_hot(index, vae.c).float()
     return vae.pixel_logits(z.unsqueeze(-3)).squeeze(-2).sigmoid()
 

@@ -47,10 +47,8 @@ class CategoricalVAE(nn.Module):
         r"""Start the output of the decoder from a mean image $m$: $b_j = \operatorname{logit}(m_j)$.
 
         A zero bias makes every pixel equally likely to be black. Then the first steps of training move the
-        decoder to the mean image, and the encoder may meanwhile come to ignore its input.
-
-        Args:
-            mean: the mean of the training images, (pixels,); it is clamped to between 0.001 and 0.999.
+        decoder to the mean image, and the encoder may meanwhile come to ignore its input. The mean,
+        (pixels,), is clamped to between 0.001 and 0.999.
         """
         *_, bias = self.decoder.parameters()
         bias.copy_(torch.logit(mean, eps=CLAMP))

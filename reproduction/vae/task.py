@@ -59,12 +59,10 @@ class VAETask(Task[Tensor]):
         name, k = self.settings.estimator, self.settings.samples
         loss = surrogate(self.vae, name, self.estimate, batch, posterior, kl, k, generator)
         with torch.no_grad():
-            if value_is_unbiased(name):
-                negative_elbo = loss
-            else:
-                negative_elbo = one_sample(self.vae, batch, posterior, generator) + kl
-            metrics = {"negative_elbo": negative_elbo.mean(), "kl": kl.mean()}
-        return loss.mean(), metrics
+            value = loss
+            if not value_is_unbiased(name):
+                value = one_sample(self.vae, batch, posterior, generator) + kl
+        return loss.mean(), {"negative_elbo": value.mean(), "kl": kl.mean()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         """Return the −ELBO and its KL on the validation set."""
@@ -117,21 +115,16 @@ def surrogate(
     $-\log p(x \mid z) + KL$, as in the released code of the paper: the KL does not depend on z, so the
     expected gradient is the same, and a baseline removes it, but without one it adds variance.
     """
+    sampled = name in SAMPLED_KL
 
     def cost(z: Tensor) -> Tensor:
-        return vae.negative_log_likelihood(x, z)
+        likelihood = vae.negative_log_likelihood(x, z)
+        if sampled:
+            return likelihood + vae.sampled_divergence(posterior, z).detach()
+        return likelihood + kl.unsqueeze(-1) if kl_in_cost else likelihood
 
-    def cost_and_kl(z: Tensor) -> Tensor:
-        return cost(z) + vae.sampled_divergence(posterior, z).detach()
-
-    def negative_elbo(z: Tensor) -> Tensor:
-        return cost(z) + kl.unsqueeze(-1)
-
-    if name in SAMPLED_KL:
-        return estimate(cost_and_kl, posterior, k, generator=generator)
-    if kl_in_cost:
-        return estimate(negative_elbo, posterior, k, generator=generator)
-    return estimate(cost, posterior, k, generator=generator) + kl
+    loss = estimate(cost, posterior, k, generator=generator)
+    return loss if sampled or kl_in_cost else loss + kl
 
 
 def one_sample(

@@ -13,13 +13,7 @@ from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.folder import RunFolder
-from reproduction.harness.measurements import (
-    Advance,
-    Job,
-    do,
-    flat_gradient,
-    moments,
-)
+from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
 from reproduction.harness.models import load_model
 from reproduction.harness.tables import markdown, read_table
 from reproduction.harness.task import seeded
@@ -51,11 +45,6 @@ class Case(NamedTuple):
     estimator: str
     k: int
     repetitions: int
-
-    @property
-    def name(self) -> str:
-        """The text beside the progress bar."""
-        return f"epoch {self.epoch}, {appearance(self.estimator).label}, k = {self.k}"
 
 
 class Measurement(NamedTuple):
@@ -122,24 +111,16 @@ def measure(
         rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
         folder.write_csv(TABLE, rows)
 
-    do(
-        [
-            Job(case.name, case.repetitions, partial(work, case))
-            for case in todo
-            if case[:3] not in done
-        ]
-    )
+    jobs = []
+    for case in (case for case in todo if case[:3] not in done):
+        name = f"epoch {case.epoch}, {appearance(case.estimator).label}, k = {case.k}"
+        jobs.append(Job(name, case.repetitions, partial(work, case)))
+    do(jobs)
     return measured
 
 
 def measure_case(case: Case, gradient: Gradient, advance: Advance) -> list[Measurement]:
-    """Measure the log-variances of a case: those of the encoder, the decoder and both.
-
-    Args:
-        case: the measurement to make.
-        gradient: draws of it.
-        advance: called after every draw.
-    """
+    """Measure the log-variances of a case: those of the encoder, the decoder and both."""
     stream = moments(gradient, case.repetitions, gradient.sizes, advance)
     variances = [*stream.variance.tolist(), float(stream.total)]
     errors = [*stream.variance_error.tolist(), float(stream.total_error)]
@@ -210,43 +191,32 @@ def variance_table(
     domain: Domain,
     settings: VAEVariance,
 ) -> str:
-    """Return the table, with standard errors, beside the paper's numbers.
-
-    Args:
-        rows: the estimators, and which k they are compared at.
-        measured: the log-variances on one model.
-        domain: what the model was trained on.
-        settings: how they were measured.
-    """
+    """Return the log-variances on one model, with standard errors, beside the paper's numbers."""
     by_key = {(m.estimator, m.k, m.part): m for m in measured}
     lines = []
     for row in rows:
         parts = [by_key[row.estimator, row.paper_k, part] for part in PARTS]
         published = paper_log_variance(row.estimator, domain)
         others = [by_key[row.estimator, k, "encoder"] for k in (row.equal_k, row.equal_evaluations)]
-        cells = [
-            appearance(row.estimator).label,
-            f"{row.paper_k} ({parts[0].evaluations})",
-            *(_cell(part) for part in parts),
-            "" if published is None else f"{published:.2f}",
-            *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
-        ]
-        lines.append(cells)
+        lines.append(
+            [
+                appearance(row.estimator).label,
+                f"{row.paper_k} ({parts[0].evaluations})",
+                *map(_cell, parts),
+                "" if published is None else f"{published:.2f}",
+                *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
+            ]
+        )
     learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
-    notes = [_manner(settings)]
-    if learned:
-        notes += [f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}."]
-    return "\n".join([markdown(COLUMNS, lines), *notes]) + "\n"
-
-
-def _manner(settings: VAEVariance) -> str:
-    """Say how the variances were measured, and how those of the paper were."""
     minibatch = "a new" if settings.new_minibatch else "a fixed"
     kl = "inside" if settings.kl_in_cost else "outside"
-    return (
+    notes = (
         f"Measured with {minibatch} minibatch of {settings.records} records and the KL {kl} the cost; "
-        "the paper's with a new minibatch of 200 records and the KL inside the cost."
+        "the paper's with a new minibatch of 200 records and the KL inside the cost.\n"
     )
+    if learned:
+        notes += f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}.\n"
+    return f"{markdown(COLUMNS, lines)}\n{notes}"
 
 
 def _cell(measurement: Measurement) -> str:

@@ -22,9 +22,9 @@ from torch import Tensor
 from swor._checks import check_k
 from swor.math._integral import log_excess
 from swor.math.ratios import log_prob_ordered, log_prob_set
+from swor.samplers._inversion import invert
 from swor.samplers._tables import log_mass_outside
 from swor.samplers.categorical import likeliest
-from swor.samplers.strata import invert
 from swor.types import Sample, Scheme
 
 STEP = 0.25

@@ -20,6 +20,7 @@ from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
 from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
 from swor.estimators.score_function import Rule
 from swor.math._best_of.weights import ascending
+from swor.samplers._inversion import wide_dtype
 from swor.samplers.distributions import support
 from swor.types import Cost, Scheme, Weights
 
@@ -251,6 +252,9 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     domain = support(dist)
     value = f(domain.value)
     order = ascending((value if largest else -value).detach(), domain.log_p.detach())
-    below = domain.log_p.exp().gather(-1, order).cumsum(-1)
+    # The power m multiplies the rounding of a sum of 1 by m, so it must be 1 in double precision.
+    p = domain.log_p.to(wide_dtype(value.device)).softmax(-1).gather(-1, order)
+    below = p.cumsum(-1).clamp(max=1.0)
     before = torch.cat([torch.zeros_like(below[..., :1]), below[..., :-1]], dim=-1)
-    return ((below**m - before**m) * value.gather(-1, order)).sum(-1)
+    best = ((below**m - before**m) * value.gather(-1, order)).sum(-1)
+    return best.to(torch.promote_types(value.dtype, domain.log_p.dtype))

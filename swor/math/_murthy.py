@@ -64,7 +64,7 @@ def murthy(log_p: Tensor, log_rest: Tensor | None, f: Tensor) -> Tensor:
     """
     difference = f.double().unsqueeze(-1) - f.double().unsqueeze(-2)
     pairs = variance_of_pairs(log_p, log_rest)
-    return 0.5 * (pairs * difference.square()).sum((-1, -2)).to(f.dtype)
+    return (0.5 * (pairs * difference.square()).sum((-1, -2))).to(f.dtype)
 
 
 def _relative_covariances(log_p: Tensor, log_rest: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from swor._checks import check_finite, check_log_probs, check_not_nan, check_sam
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
 from swor.rules.unordered_set import unordered_set
-from swor.types import Sample, Scheme
+from swor.types import Sample, Scheme, check_numbers, without_impossible
 
 Objective = Literal["mean", "best_of", "log_success"]
 OBJECTIVES = ("mean", "best_of", "log_success")
@@ -57,8 +57,8 @@ def advantages(
         | https://arxiv.org/abs/2002.06043
     """
     sample = _sample(log_p, log_rest)
-    check_shape("reward", reward, tuple(log_p.shape), "one number for every completion")
-    check_same("reward", reward, "log_p", log_p)
+    check_numbers("reward", reward, log_p, "log_p")
+    reward = without_impossible(reward, log_p)
     check_finite("reward", reward)
     if objective not in OBJECTIVES:
         raise ValueError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}.")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_finite, check_same, check_shape, may_inspect
+from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
-from swor.types import Sample, Scheme, score
+from swor.types import Sample, Scheme, check_numbers, score, without_impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        check_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample)
         return first_order_loss(f, self._find(f, None, gradient=False), None)
 
     def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
@@ -63,9 +63,10 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        check_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample)
         if log_p is not None:
-            check_values("log_p", log_p, self.sample)
+            check_numbers("log_p", log_p, self.sample.log_p, "the sample")
+            check_finite("log_p", log_p, minus_infinity=True)
         found = self._find(f, log_p, gradient=True)
         return first_order_loss(f, found, self.sample.log_p if log_p is None else log_p)
 
@@ -84,7 +85,7 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        check_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample)
         _check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
         signed = f if self.largest else -f
         return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
@@ -104,11 +105,12 @@ def first_order_loss(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> T
     return value.to(f.dtype)
 
 
-def check_values(name: str, given: Tensor, sample: Sample) -> None:
-    """Check that there is one number for every sample: finite, or a log-probability that may be −inf."""
-    check_shape(name, given, tuple(sample.log_p.shape), "one number for every sample")
-    check_same(name, given, "the sample", sample.log_p)
-    check_finite(name, given, minus_infinity=name == "log_p")
+def possible_values(name: str, given: Tensor, sample: Sample) -> Tensor:
+    """Return a finite number for every sample, with 0 for outcomes of probability 0."""
+    check_numbers(name, given, sample.log_p, "the sample")
+    given = without_impossible(given, sample.log_p)
+    check_finite(name, given)
+    return given
 
 
 def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:

@@ -28,7 +28,7 @@ from torch import Tensor
 from swor._checks import check_count
 from swor.math._best_of.weights import BestOfWeights, ascending
 from swor.math._logspace import working_dtype
-from swor.rules.best_of import check_values, first_order_loss
+from swor.rules.best_of import first_order_loss, possible_values
 from swor.types import Sample, Scheme
 
 SubsetBaseline = Literal["none", "leave_one_out", "fewer", "centred"]
@@ -53,7 +53,7 @@ class IndependentBestOf:
 
     def mean(self, f: Tensor) -> Tensor:
         r"""Return $\hat J_m$, (*batch,), from the values $f$ of all samples, (*batch, k)."""
-        check_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample)
         return first_order_loss(f, self._find(f.detach()), None)
 
     def loss(self, f: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class IndependentBestOf:
         Args:
             f: the value of every sample, (*batch, k).
         """
-        check_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample)
         return first_order_loss(f, self._find(f.detach()), self.sample.log_p)
 
     def _find(self, f: Tensor) -> BestOfWeights:

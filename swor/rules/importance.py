@@ -48,12 +48,11 @@ def importance_weighted(sample: Sample) -> Weights:
             "the sample has no kappa; expected the (k+1)-th largest perturbed log-probability. "
             "Draw it with gumbel_top_k or stochastic_beam_search."
         )
-    dtype = sample.log_p.dtype
-    log_p = sample.log_p.detach().to(working_dtype(dtype))
+    log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
     weight = torch.exp(_log_p_over_q(log_p, sample.kappa.to(log_p.dtype).unsqueeze(-1)))
     if sample.k == 1:
-        return Weights(weight.to(dtype), None, sample.log_p)
-    return Weights(weight.to(dtype), _own_replaced(weight, log_p.exp()).to(dtype), sample.log_p)
+        return Weights(weight, None, sample.log_p)
+    return Weights(weight, _own_replaced(weight, log_p.exp()), sample.log_p)
 
 
 def _log_p_over_q(log_p: Tensor, kappa: Tensor) -> Tensor:
@@ -159,6 +158,6 @@ def risk(sample: Sample) -> Weights:
     """
     sample.require("risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    weight = log_p.softmax(-1).to(sample.log_p.dtype)
+    weight = log_p.softmax(-1)
     baseline_weights = weight.unsqueeze(-2).expand(*weight.shape, sample.k)
     return Weights(weight, baseline_weights, sample.log_p)

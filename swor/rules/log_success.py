@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_same, check_shape, may_validate
+from swor._checks import check_count, may_validate
+from swor.math._logspace import working_dtype
 from swor.rules.best_of import BestOf, best_of
-from swor.types import Sample, Scheme, score
+from swor.types import Sample, Scheme, check_numbers, score, without_impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class LogSuccess:
         Returns:
             (*batch,), at most 0
         """
-        check_success(success, self.sample)
+        success = possible_successes(success, self.sample)
         return torch.stack([(best.mean(success) - 1.0) / best.m for best in self._terms]).sum(0)
 
     def loss(self, success: Tensor, *, log_p: Tensor | None = None) -> Tensor:
@@ -59,7 +60,7 @@ class LogSuccess:
         Returns:
             (*batch,)
         """
-        check_success(success, self.sample)
+        success = possible_successes(success, self.sample)
         terms = [(best.loss(success, log_p=log_p) - 1.0) / best.m for best in self._terms]
         return torch.stack(terms).sum(0)
 
@@ -133,13 +134,14 @@ def log_success_independent(sample: Sample, success: Tensor) -> Tensor:
     sample.require("log_success_independent", Scheme.WITH_REPLACEMENT)
     if sample.k < 2:
         raise ValueError("the sample has k = 1; expected k >= 2, for a series of order k - 1.")
-    check_success(success, sample)
+    success, dtype = possible_successes(success, sample), success.dtype
+    success = success.to(working_dtype(dtype))
     failures = sample.k - success.sum(-1)
     mean = success.mean(-1, keepdim=True)
     solved = mean > 0.0
     advantage = torch.where(solved, (success - mean) / torch.where(solved, mean, 1.0), 0.0)
     gradient = (score(sample.log_p) * advantage).mean(-1)
-    return (_series(failures, sample.k) + gradient).to(success.dtype)
+    return (_series(failures, sample.k) + gradient).to(dtype)
 
 
 def _series(failures: Tensor, k: int) -> Tensor:
@@ -151,12 +153,13 @@ def _series(failures: Tensor, k: int) -> Tensor:
     return total
 
 
-def check_success(success: Tensor, sample: Sample) -> None:
-    """Check that there is a 0 or a 1 for every sample."""
-    check_shape("success", success, tuple(sample.log_p.shape), "one number for every sample")
-    check_same("success", success, "the sample", sample.log_p)
+def possible_successes(success: Tensor, sample: Sample) -> Tensor:
+    """Return a 0 or a 1 for every sample, with 0 for outcomes of probability 0."""
+    check_numbers("success", success, sample.log_p, "the sample")
+    success = without_impossible(success, sample.log_p)
     if may_validate(success) and not bool(((success == 0.0) | (success == 1.0)).all()):
         raise ValueError(
             "success contains a number that is neither 0 nor 1; expected 1 for a success and 0 for a "
             "failure. For rewards of other sizes use best_of."
         )
+    return success

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme, Weights
 
 
@@ -33,7 +34,7 @@ def single_sample(sample: Sample) -> Weights:
     """
     sample.require("single_sample", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
     first = torch.arange(sample.k, device=sample.log_p.device) == 0
-    weight = first.to(sample.log_p.dtype).expand_as(sample.log_p)
+    weight = first.to(working_dtype(sample.log_p.dtype)).expand_as(sample.log_p)
     return Weights(weight, None, sample.log_p)
 
 
@@ -72,7 +73,8 @@ def rloo(sample: Sample) -> Weights:
     """
     sample.require("rloo", Scheme.WITH_REPLACEMENT)
     k = sample.k
-    weight = torch.full_like(sample.log_p, 1.0 / k, requires_grad=False)
+    dtype = working_dtype(sample.log_p.dtype)
+    weight = torch.full_like(sample.log_p, 1.0 / k, dtype=dtype, requires_grad=False)
     if k == 1:
         return Weights(weight, None, sample.log_p)
     others = 1.0 - torch.eye(k, dtype=weight.dtype, device=weight.device)

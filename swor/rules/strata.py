@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme, Weights
 
 
@@ -67,5 +68,6 @@ def systematic(sample: Sample) -> Weights:
 
 
 def _equally_weighted(sample: Sample) -> Weights:
-    weight = torch.full_like(sample.log_p, 1.0 / sample.k, requires_grad=False)
+    dtype = working_dtype(sample.log_p.dtype)
+    weight = torch.full_like(sample.log_p, 1.0 / sample.k, dtype=dtype, requires_grad=False)
     return Weights(weight, None, sample.log_p)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from swor._checks import check_count
-from swor.math._logspace import log_remaining
+from swor.math._logspace import log_remaining, working_dtype
 from swor.math.ratios import complete, first_draw
 from swor.types import Sample, Scheme, Weights
 
@@ -46,7 +46,7 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
     first = first_draw(log_p[..., k - m :], log_t[..., -1])
     last = first * log_t[..., k - m, None].exp()
     weight = torch.cat([log_p[..., : k - m].exp(), last], dim=-1)
-    return Weights(weight.to(sample.log_p.dtype), None, sample.log_p)
+    return Weights(weight, None, sample.log_p)
 
 
 def raj(sample: Sample) -> Weights:
@@ -79,7 +79,7 @@ def raj(sample: Sample) -> Weights:
     log_p, log_t = _ordered(sample)
     later = torch.arange(k - 1, -1, -1, device=log_p.device)
     weight = (later * log_p.exp() + log_t[..., :-1].exp()) / k
-    return Weights(weight.to(sample.log_p.dtype), None, sample.log_p)
+    return Weights(weight, None, sample.log_p)
 
 
 def deterministic_sum_and_sample(sample: Sample) -> Weights:
@@ -116,7 +116,8 @@ def deterministic_sum_and_sample(sample: Sample) -> Weights:
             "the sample has no log_q; expected the log of the expected number of copies of each "
             "outcome. Draw the sample with top_k_and_sample."
         )
-    return Weights(torch.exp(sample.log_p.detach() - sample.log_q), None, sample.log_p)
+    log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
+    return Weights(torch.exp(log_p - sample.log_q), None, sample.log_p)
 
 
 def _ordered(sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:

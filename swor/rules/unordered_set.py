@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from swor._checks import check_same, check_shape
 from swor.math._murthy import murthy
 from swor.math.ratios import first_and_second_draw, first_draw
-from swor.types import Sample, Scheme, Weights
+from swor.types import Sample, Scheme, Weights, check_numbers, without_impossible
 
 
 def unordered_set(sample: Sample) -> Weights:
@@ -40,12 +39,10 @@ def unordered_set(sample: Sample) -> Weights:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
-    dtype = sample.log_p.dtype
     if sample.k == 1:
-        weight = first_draw(sample.log_p, sample.log_rest)
-        return Weights(weight.to(dtype), None, sample.log_p)
+        return Weights(first_draw(sample.log_p, sample.log_rest), None, sample.log_p)
     weight, baseline_weights = first_and_second_draw(sample.log_p, sample.log_rest)
-    return Weights(weight.to(dtype), baseline_weights.to(dtype), sample.log_p)
+    return Weights(weight, baseline_weights, sample.log_p)
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
@@ -72,8 +69,8 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("murthy_variance", Scheme.WITHOUT_REPLACEMENT)
-    check_shape("cost", cost, tuple(sample.log_p.shape), "one number for every sample")
-    check_same("cost", cost, "log_p", sample.log_p)
+    check_numbers("cost", cost, sample.log_p, "log_p")
+    cost = without_impossible(cost, sample.log_p)
     if sample.k < 2:
         raise ValueError(
             "the sample has k = 1; expected k >= 2 to estimate a variance. Increase k."

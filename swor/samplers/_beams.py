@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor._checks import check_k
+from swor._checks import DRAW_WHOLE, check_k
 from swor.math._logspace import working_dtype
 from swor.samplers._race import Ended, Parents, gumbel_like, top_k_children, top_k_of
 from swor.samplers._tables import DistinctValues, force_symbol
@@ -30,6 +30,7 @@ def search_beams(
     *,
     generator: torch.Generator | None = None,
     stochastic: bool = True,
+    allow_fewer: bool = False,
 ) -> DistinctValues:
     """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
 
@@ -38,6 +39,8 @@ def search_beams(
         k: the number of distinct sequences.
         generator: the source of randomness.
         stochastic: whether to rank prefixes by perturbed log-probability.
+        allow_fewer: whether there may be fewer than k sequences; places that are left over have the
+            log-probability −inf, and their symbols mean nothing.
 
     Returns:
         The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
@@ -59,10 +62,13 @@ def search_beams(
             f"the model has length {model.length}; expected at least one symbol. Set its length to "
             "the largest number of symbols of a sequence."
         )
-    if k > beams.log_p.shape[-1]:
+    found = DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+    if k <= beams.log_p.shape[-1]:
+        return found
+    if not allow_fewer:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
-        check_k(k, support=min(possible, default=beams.log_p.shape[-1]))
-    return DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
+        check_k(k, min(possible, default=beams.log_p.shape[-1]), DRAW_WHOLE)
+    return found.padded(k)
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> Beams:

@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from swor._checks import check_normalized, check_possible, may_inspect
+from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, may_inspect
 from swor.math._logspace import log_remaining, working_dtype
-from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes, uniform_like
+from swor.samplers._inversion import draw, invert_one
+from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes
 from swor.samplers._tables import DistinctValues, block_masses, block_members, log_mass_outside
 from swor.types import Sample, Scheme
 
@@ -41,11 +42,7 @@ def independent(log_probs: Tensor, k: int, generator: torch.Generator | None) ->
     """Draw indices that may repeat, (*batch, k)."""
     p = log_probs.to(working_dtype(log_probs.dtype)).exp()
     check_normalized(p.sum(-1), log_probs.dtype)
-    rows = p.reshape(-1, p.shape[-1])
-    if rows.shape[0] == 0:
-        return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
-    drawn = torch.multinomial(rows, k, replacement=True, generator=generator)
-    return drawn.reshape(*p.shape[:-1], k)
+    return draw(p, k, generator)
 
 
 @torch.no_grad()
@@ -56,6 +53,7 @@ def distinct(
     *,
     dtype: torch.dtype | None = None,
     factors: int = 1,
+    allow_fewer: bool = False,
 ) -> DistinctValues:
     """Draw k distinct indices, (*batch, k), by the fastest of three methods with the same distribution.
 
@@ -69,21 +67,33 @@ def distinct(
         generator: the source of randomness.
         dtype: the dtype in which the probabilities were normalised, if it is another one.
         factors: the number of variables of whose product these are the outcomes.
+        allow_fewer: whether places may be left over, as in :func:`swor.gumbel_top_k`.
     """
     full = log_probs.to(working_dtype(log_probs.dtype))
     n, dtype = full.shape[-1], dtype or log_probs.dtype
+    if allow_fewer:  # a stream would not end
+        return _without_stream(full, min(k, n), generator, dtype, factors).padded(k)
+    check_k(k, n, DRAW_WHOLE)
     if may_inspect(full) and SPARSE * k <= n and 0 < full.numel() <= LARGEST_TABLE:
         p = full.exp()
         total = p.sum(-1, keepdim=True)
         check_normalized(total, dtype, steps=factors)
         found = _from_stream(full, p, total, k, generator)
-    elif torch.compiler.is_compiling() and k <= FEW_SAMPLES:
-        return draw_one_by_one(full, k, generator)
     else:
-        top = top_k_outcomes(full, k, generator)
-        found = DistinctValues(top.indices, top.log_p, top.log_rest, top.kappa)
-        check_normalized(found.total(), dtype, steps=factors)
-    check_possible(found.log_p)
+        found = _without_stream(full, k, generator, dtype, factors)
+    check_possible(found.log_p, cure=DRAW_WHOLE)
+    return found
+
+
+def _without_stream(
+    full: Tensor, k: int, generator: torch.Generator | None, dtype: torch.dtype, factors: int
+) -> DistinctValues:
+    """Draw k indices; impossible ones come last, with the log-probability −inf."""
+    if torch.compiler.is_compiling() and k <= FEW_SAMPLES:
+        return draw_one_by_one(full, k, generator)
+    top = top_k_outcomes(full, k, generator)
+    found = DistinctValues(top.indices, top.log_p, top.log_rest, top.kappa)
+    check_normalized(found.total(), dtype, steps=factors)
     return found
 
 
@@ -101,7 +111,7 @@ def _from_stream(
         return log_mass_outside(log_probs[rows], value[rows])
 
     draws = k + 3 + 16 * k * k // n  # enough for most: about k² / n of them repeat
-    stream = torch.multinomial(p.reshape(-1, n), draws, replacement=True, generator=generator)
+    stream = draw(p.reshape(-1, n), draws, generator)
     value = distinct_values(stream, k, code=lambda x: x, longer=[race])
     log_p = log_probs.gather(-1, value)
     log_rest, kappa = log_rest_and_kappa(log_p, total.reshape(-1, 1), log_outside, generator)
@@ -137,7 +147,7 @@ def distinct_values(
         raise ValueError(
             f"k is {k}, but an element of the batch has fewer than {k} outcomes of positive "
             "probability; expected k to be at most their number. Lower k, mask fewer outcomes, or "
-            "sample with replacement."
+            f"sample with replacement{DRAW_WHOLE}."
         )
     return value
 
@@ -239,10 +249,7 @@ def draw_index(log_mass: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw an index with probabilities that need not be normalised: from (*batch, n) to (*batch, 1)."""
     most = log_mass.amax(-1, keepdim=True)
     most = most.masked_fill(most == -torch.inf, 0.0)  # where nothing is left
-    cumulative = torch.exp(log_mass - most).cumsum(-1)
-    total = cumulative[..., -1:]
-    index = (cumulative <= uniform_like(total, generator) * total).sum(-1, keepdim=True)
-    return index.clamp(max=log_mass.shape[-1] - 1)
+    return invert_one(torch.exp(log_mass - most), generator)
 
 
 def _is_at(index: Tensor, like: Tensor) -> Tensor:
@@ -270,7 +277,7 @@ def to_sample(found: DistinctValues, log_p: Tensor) -> Sample:
     """Return distinct values as a sample without replacement.
 
     Args:
-        found: the values.
+        found: the values, on the device of ``log_p`` or on the CPU.
         log_p: their log-probabilities with gradient, (*batch, k), which define the dtype and the device.
     """
     return Sample(

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from swor.math._logspace import expm1
+from swor.samplers._inversion import uniform_like
 from swor.samplers._tables import (
     block_masses,
     block_members,
@@ -36,16 +37,15 @@ TINY = {torch.float32: 2.0**-25, torch.float64: 2.0**-54}  # the middle of the c
 LARGEST_WITHOUT_BLOCKS = 256  # number of children that race without blocks
 
 
-def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw uniform noise from [0, 1), of the shape of ``x``."""
-    if generator is None:
-        return torch.rand_like(x)  # unlike torch.rand with a generator, it takes symbolic shapes
-    return torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-
-
 def exponential_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    r"""Draw standard exponential noise $E \sim \text{Exp}(1)$ of the shape of ``x``; always positive."""
-    return uniform_like(x, generator).clamp(min=TINY[x.dtype]).neg_().log1p_().neg_()
+    r"""Draw standard exponential noise $E \sim \text{Exp}(1)$ of the shape of ``x``; always positive.
+
+    Uniform noise is drawn in double precision, because an outcome of probability $10^{-8}$ wins a race with
+    an $E$ of about this size, which float32 noise does not resolve.
+    """
+    u = uniform_like(x, generator)
+    largest = 1.0 - 0.5 * torch.finfo(x.dtype).eps  # below 1 also when it is rounded
+    return u.clamp(TINY[u.dtype], largest).to(x.dtype).neg_().log1p_().neg_()
 
 
 def gumbel_like(x: Tensor, generator: torch.Generator | None) -> Tensor:

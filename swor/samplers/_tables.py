@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LARGEST_TEMPORARY = 2**22  # elements of a table beyond which its blocks are summed in parts
@@ -18,6 +19,14 @@ class DistinctValues(NamedTuple):
     log_p: Tensor  # (*batch, k)
     log_rest: Tensor  # (*batch,)
     kappa: Tensor  # (*batch,)
+
+    def padded(self, k: int) -> DistinctValues:
+        """Return k values, with the value 0 and the log-probability −inf where fewer are possible."""
+        missing, event = k - self.log_p.shape[-1], self.value.dim() - self.log_p.dim()
+        value = F.pad(self.value, (0, 0) * event + (0, missing))
+        log_p = F.pad(self.log_p, (0, missing), value=-torch.inf)
+        impossible = (log_p == -torch.inf).reshape(*log_p.shape, *(1,) * event)
+        return self._replace(value=value.masked_fill(impossible, 0), log_p=log_p)
 
     def total(self) -> Tensor:
         """Return the mass of the values and of all others, (*batch,), which is 1 up to rounding."""

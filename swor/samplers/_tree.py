@@ -124,7 +124,7 @@ class Walk:
             Step(self.node, child, float(given[index]), float(log_left.logsumexp(0)))
         )
         self.path.append(index)
-        self.log_p.append(log_probs[index])
+        self.log_p.append(log_probs[index].clone())  # the program may use its tensor again
         self.node = child
         return index
 
@@ -179,4 +179,4 @@ def _options(log_probs: Tensor) -> Options:
 @lru_cache(maxsize=256)
 def _signs(n: int) -> Tensor:
     """Return different coefficients, so that swapping two probabilities changes the checksum."""
-    return torch.cos(torch.arange(n, dtype=torch.float64))
+    return torch.cos(torch.arange(n, dtype=torch.float64, device="cpu"))

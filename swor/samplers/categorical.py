@@ -24,7 +24,13 @@ from swor.samplers._tables import log_mass_outside
 from swor.types import Sample, Scheme
 
 
-def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None = None) -> Sample:
+def gumbel_top_k(
+    log_probs: Tensor,
+    k: int,
+    *,
+    allow_fewer: bool = False,
+    generator: torch.Generator | None = None,
+) -> Sample:
     r"""Draw k distinct outcomes of a categorical variable by the Gumbel-top-k trick.
 
     $$b_1, \dots, b_k = \text{arg top-}k_i \; (\log p_i + \text{Gumbel}_i)$$
@@ -45,6 +51,10 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     Args:
         log_probs: normalised log-probabilities, (*batch, n); −inf masks an outcome.
         k: the number of distinct outcomes.
+        allow_fewer: whether an element of the batch may have fewer than k outcomes of positive probability,
+            for instance because a policy masks illegal actions. Such an element is drawn whole. The places
+            that are left over come last and have the value 0, the log-probability −inf and, by every rule,
+            the weight 0; their costs are not used, even if they are NaN.
         generator: the source of randomness.
 
     Returns:
@@ -54,6 +64,8 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
     >>> s = gumbel_top_k(log_probs, 3, generator=torch.Generator().manual_seed(0))
     >>> sorted(s.value.tolist()), s.log_rest
     ([0, 1, 2], tensor(-inf))
+    >>> gumbel_top_k(torch.tensor([0.0, -torch.inf]), 2, allow_fewer=True).log_p
+    tensor([0., -inf])
 
     References:
         | Gumbel-max trick and weighted reservoir sampling (Vieira, 2014)
@@ -64,10 +76,10 @@ def gumbel_top_k(log_probs: Tensor, k: int, *, generator: torch.Generator | None
         | https://arxiv.org/abs/1903.06059
     """
     check_log_probs("log_probs", log_probs)
-    check_k(k, log_probs.shape[-1])
-    found = distinct(log_probs, k, generator)
+    check_k(k)
+    found = distinct(log_probs, k, generator, allow_fewer=allow_fewer)
     log_p = log_probs.gather(-1, found.value)
-    if not may_inspect(log_p):  # k was not checked, so the last outcomes may be impossible
+    if allow_fewer or not may_inspect(log_p):  # the last outcomes may be impossible
         log_p = log_p.masked_fill(found.log_p == -torch.inf, -torch.inf)
     return to_sample(found, log_p)
 

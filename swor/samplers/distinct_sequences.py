@@ -15,12 +15,12 @@ from typing import Generic, NamedTuple
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_normalized
+from swor._checks import DRAW_WHOLE, check_count, check_normalized
 from swor.math._logspace import working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import threshold, to_sample
 from swor.samplers._tables import DistinctValues
-from swor.samplers.sequence_model import SequenceModel, State, extend, log_prob, repeat_end
+from swor.samplers.sequence_model import SequenceModel, State, extend, log_prob_of, repeat_end
 from swor.types import Sample
 
 
@@ -61,6 +61,7 @@ class DistinctSequences(Generic[State]):
         self._drawn: Drawn | None = None
         self._log_p = torch.empty(0)  # (*batch, k)
         self._kappa: Tensor | None = None
+        self._allow_fewer = False
 
     @property
     def k(self) -> int:
@@ -70,25 +71,35 @@ class DistinctSequences(Generic[State]):
     @property
     def log_rest(self) -> Tensor:
         """The log of the probability mass of the sequences that were not drawn, (*batch,)."""
-        return torch.zeros(()) if self._drawn is None else self._drawn.log_rest[..., 0, 0]
+        if self._drawn is None:
+            return torch.zeros((), device="cpu")  # the device of the model is not known yet
+        return self._drawn.log_rest[..., 0, 0]
 
     @torch.no_grad()
-    def draw(self, n: int = 1) -> None:
+    def draw(self, n: int = 1, *, allow_fewer: bool = False) -> None:
         """Draw n more sequences for every element of the batch.
 
         Args:
             n: the number of sequences. It is an error if an element of the batch has fewer left.
+            allow_fewer: whether an element of the batch may have fewer left. All of them are then drawn,
+                and the places that are left over have symbols of 0 and the log-probability −inf.
         """
         check_count("n", n)
-        self._check_enough(n, self.log_rest.unsqueeze(-1))
+        self._allow_fewer = self._allow_fewer or allow_fewer
+        if self._drawn is not None and not allow_fewer:
+            self._check_enough(n, self.log_rest.unsqueeze(-1))
         remaining = Remaining(self.model, self._drawn)
         try:
-            found = search_beams(remaining, n, generator=self.generator)
+            found = search_beams(remaining, n, generator=self.generator, allow_fewer=allow_fewer)
         except ValueError as error:
             error.add_note(f"The {self.k} sequences that were drawn before do not count.")
             raise
-        self._check_enough(n, found.log_p)
-        self._add(remaining.found(found.value), found.log_p + self.log_rest.unsqueeze(-1))
+        if not allow_fewer:
+            self._check_enough(n, found.log_p)
+        log_p = found.log_p
+        if self._drawn is not None:
+            log_p = log_p + self.log_rest.unsqueeze(-1)
+        self._add(remaining.found(found.value), log_p)
 
     def sample(self) -> Sample:
         """Return all sequences so far, in the order in which they were drawn.
@@ -101,9 +112,9 @@ class DistinctSequences(Generic[State]):
             raise ValueError("there is no sequence yet; expected at least one. Call draw first.")
         if self._kappa is None:
             self._kappa = threshold(self._log_p, self.log_rest, self.generator)
-        value = self._drawn.symbols
-        log_p = log_prob(self.model, value) if torch.is_grad_enabled() else self._log_p
-        return to_sample(DistinctValues(value, self._log_p, self.log_rest, self._kappa), log_p)
+        found = DistinctValues(self._drawn.symbols, self._log_p, self.log_rest, self._kappa)
+        log_p = log_prob_of(self.model, found, allow_fewer=self._allow_fewer)
+        return to_sample(found.padded(self.k) if self._allow_fewer else found, log_p)
 
     def _add(self, new: Drawn, log_p: Tensor) -> None:
         if self._drawn is not None:
@@ -119,7 +130,8 @@ class DistinctSequences(Generic[State]):
             left = int((log_p > -torch.inf).sum(-1).min())
             raise ValueError(
                 f"n is {n}, but an element of the batch has only {left} sequences of positive "
-                f"probability besides the {self.k} that were drawn before; expected n <= {left}."
+                f"probability besides the {self.k} that were drawn before; expected n <= {left}. Draw "
+                f"fewer{DRAW_WHOLE}."
             )
 
 
@@ -175,7 +187,7 @@ class Remaining(Generic[State]):
 
     def start(self) -> Search[State]:
         """Return the state of one empty sequence per element of the batch."""
-        nothing = torch.empty(0)
+        nothing = torch.empty(0, device="cpu")
         return Search(self.model.start(), nothing, nothing, nothing, nothing, ())
 
     def step(self, state: Search[State]) -> tuple[Tensor, Search[State]]:

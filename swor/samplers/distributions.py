@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -46,17 +47,34 @@ def factorized(dist: Distribution) -> Factorized:
 
 def _table(base: Distribution, given: Distribution) -> tuple[Tensor, Encoding]:
     if isinstance(base, Categorical):
-        return base.logits, "index"
+        return _unclamped(base.logits, base, lambda p: p), "index"
     if isinstance(base, OneHotCategorical):
-        return base.logits, "one_hot"
+        return _unclamped(base.logits, base._categorical, lambda p: p), "one_hot"
     if isinstance(base, Bernoulli):
-        logits = base.logits
-        return torch.stack([F.logsigmoid(-logits), F.logsigmoid(logits)], dim=-1), "binary"
+        log_probs = torch.stack([F.logsigmoid(-base.logits), F.logsigmoid(base.logits)], dim=-1)
+        return _unclamped(log_probs, base, lambda p: torch.stack([1.0 - p, p], dim=-1)), "binary"
     raise TypeError(
         f"the distribution is {given!r}; expected Categorical, OneHotCategorical, Bernoulli, or "
         "Independent of these. For other distributions, pass the log-probabilities of all outcomes "
         "to gumbel_top_k, or a SequenceModel to stochastic_beam_search."
     )
+
+
+def _unclamped(
+    log_probs: Tensor, base: Distribution, all_probs: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return log-probabilities in which an outcome of probability 0 is impossible.
+
+    A distribution that is made with ``probs`` clamps its logits to the log of the machine epsilon.
+    """
+    given: Tensor | None = vars(base).get("probs")
+    if given is None:  # made with logits, which are not clamped
+        return log_probs
+    probs = all_probs(given)
+    eps = torch.finfo(probs.dtype).eps
+    clamped = (probs < eps) & (log_probs > math.log(eps) - 0.5)
+    exact = torch.where(probs > 0.0, probs, 1.0).log().masked_fill(probs == 0.0, -torch.inf)
+    return torch.where(clamped, exact, log_probs)
 
 
 def can_be_listed(dist: Distribution) -> bool:
@@ -93,6 +111,7 @@ def sample(
     k: int,
     *,
     replacement: bool = False,
+    allow_fewer: bool = False,
     generator: torch.Generator | None = None,
 ) -> Sample:
     """Draw k outcomes of a distribution, which are distinct by default.
@@ -104,6 +123,8 @@ def sample(
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
         k: the number of samples.
         replacement: if True, the outcomes are drawn independently and may repeat.
+        allow_fewer: whether an element of the batch may have fewer than k possible outcomes, as in
+            :func:`swor.gumbel_top_k`.
         generator: the source of randomness.
 
     Returns:
@@ -118,13 +139,23 @@ def sample(
         | Without Replacement (Kool et al., 2019c)
         | https://arxiv.org/abs/1903.06059
     """
+    if replacement and allow_fewer:
+        raise ValueError(
+            "allow_fewer is True for a sample with replacement, which may have any size; expected it for "
+            "distinct samples alone. Leave it out."
+        )
     variables = factorized(dist)
     if variables.event == ():
-        draw = with_replacement if replacement else gumbel_top_k
-        drawn = draw(variables.log_probs.squeeze(-2), k, generator=generator)
+        table = variables.log_probs.squeeze(-2)
+        if replacement:
+            drawn = with_replacement(table, k, generator=generator)
+        else:
+            drawn = gumbel_top_k(table, k, allow_fewer=allow_fewer, generator=generator)
         return replace(drawn, value=variables.encode(drawn.value.unsqueeze(-1)))
-    search = ancestral_sample if replacement else stochastic_beam_search
-    drawn = search(variables, k, generator=generator)
+    if replacement:
+        drawn = ancestral_sample(variables, k, generator=generator)
+    else:
+        drawn = stochastic_beam_search(variables, k, allow_fewer=allow_fewer, generator=generator)
     return replace(drawn, value=variables.encode(drawn.value))
 
 

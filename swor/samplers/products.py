@@ -9,7 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import check_k, check_log_probs, check_normalized, check_possible, may_inspect
+from swor._checks import (
+    DRAW_WHOLE,
+    check_k,
+    check_log_probs,
+    check_normalized,
+    check_possible,
+    may_inspect,
+)
 from swor.math._logspace import without_autocast, working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import distinct, distinct_values, independent, log_rest_and_kappa
@@ -130,36 +137,52 @@ class Factorized:
         """Draw outcomes that may repeat, as indices, (*batch, k, n)."""
         return independent(self.log_probs.detach(), k, generator).mT
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctValues:
+    def distinct(
+        self, k: int, generator: torch.Generator | None, *, allow_fewer: bool = False
+    ) -> DistinctValues:
         """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
         A single variable or a small product is sampled as one categorical variable. A large product is
         sampled from a stream of independent draws if tensor values may be inspected, and otherwise by a
         search that fixes several variables in each step.
         """
-        check_k(k, self.outcomes)
+        check_k(k)
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
         if self.length == 1 or self.outcomes <= JOINT_TABLE:
-            return full._from_table(k, generator, self.log_probs.dtype)
-        draw = full._from_stream if may_inspect(self.log_probs) else full._from_search
-        found = draw(k, generator)
-        check_possible(found.log_p)
+            return full._from_table(k, generator, self.log_probs.dtype, allow_fewer=allow_fewer)
+        if allow_fewer:
+            found = full._from_search(k, generator, allow_fewer=True).padded(k)
+        else:
+            check_k(k, self.outcomes, DRAW_WHOLE)
+            draw = full._from_stream if may_inspect(self.log_probs) else full._from_search
+            found = draw(k, generator)
+            check_possible(found.log_p, cure=DRAW_WHOLE)
         check_normalized(found.total(), self.log_probs.dtype, steps=self.length)
         return found
 
     def _from_table(
-        self, k: int, generator: torch.Generator | None, dtype: torch.dtype | None = None
+        self,
+        k: int,
+        generator: torch.Generator | None,
+        dtype: torch.dtype | None = None,
+        *,
+        allow_fewer: bool = False,
     ) -> DistinctValues:
         table = fuse(self.log_probs, self.length).squeeze(-2)
-        found = distinct(table, k, generator, dtype=dtype, factors=self.length)
+        found = distinct(
+            table, k, generator, dtype=dtype, factors=self.length, allow_fewer=allow_fewer
+        )
         value = unfuse(found.value.unsqueeze(-1), self.categories, self.length)
         return found._replace(value=value)
 
-    def _from_search(self, k: int, generator: torch.Generator | None) -> DistinctValues:
+    def _from_search(
+        self, k: int, generator: torch.Generator | None, *, allow_fewer: bool = False
+    ) -> DistinctValues:
         size = 1
         while self.categories ** (size + 1) <= FUSED and size < self.length:
             size += 1
-        found = search_beams(Factorized(fuse(self.log_probs, size)), k, generator=generator)
+        fused = Factorized(fuse(self.log_probs, size))
+        found = search_beams(fused, k, generator=generator, allow_fewer=allow_fewer)
         value = unfuse(found.value, self.categories, size)[..., : self.length]
         return found._replace(value=value)
 

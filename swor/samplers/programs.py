@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ class DistinctRuns(Generic[Result]):
     :func:`swor.gumbel_top_k`.
 
     After the same choices, the program must offer the same options with the same probabilities. Make a new
-    object when these change, for instance after a step of an optimiser.
+    object when these change, for instance after a step of an optimiser. Runs follow one another: neither the
+    program itself nor another thread may draw during a run.
 
     Args:
         program: from ``choose`` to a result.
@@ -77,6 +79,7 @@ class DistinctRuns(Generic[Result]):
         self._log_p: list[Tensor] = []
         self._costs: list[Tensor] = []  # of the first results, until more are asked for
         self._sample: Sample | None = None
+        self._running = Lock()
 
     @property
     def k(self) -> int:
@@ -178,11 +181,20 @@ class DistinctRuns(Generic[Result]):
         return math.sqrt(max(float(murthy(log_p.detach(), log_rest, self.costs().detach())), 0.0))
 
     def _run(self) -> None:
-        walk = Walk(self._root, self.generator)
-        result = self.program(walk.choose)
-        walk.end()
-        self.results.append(result)
-        self._paths.append(torch.tensor(walk.path, dtype=torch.long))
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError(
+                "draw was called while a run of the same object was under way, by the program itself or "
+                "by another thread; expected one run at a time, because each depends on those before it. "
+                "Draw after the run, or hold a lock of your own around draw."
+            )
+        try:
+            walk = Walk(self._root, self.generator)
+            result = self.program(walk.choose)
+            walk.end()
+        finally:
+            self._running.release()
+        self.results.append(_kept(result))
+        self._paths.append(torch.tensor(walk.path, dtype=torch.long, device="cpu"))
         self._log_p.append(_total(walk.log_p))
         self._sample = None
 
@@ -194,10 +206,15 @@ class DistinctRuns(Generic[Result]):
         return log_p, torch.tensor(self.log_rest, dtype=log_p.dtype, device=log_p.device)
 
 
+def _kept(result: Result) -> Result:
+    """Return a result that stays as it is if the program uses its tensor again."""
+    return cast(Result, result.clone()) if isinstance(result, Tensor) else result
+
+
 def _total(log_p: list[Tensor]) -> Tensor:
     """Return the log-probability of a run; 0 if it made no choice."""
     if not log_p:
-        return torch.zeros(())
+        return torch.zeros((), device="cpu")
     return torch.stack([x.to(working_dtype(x.dtype)) for x in log_p]).sum()
 
 

@@ -78,7 +78,9 @@ class DrawsWholeSequences(Protocol):
         """Draw k independent sequences, (*batch, k, length)."""
         ...
 
-    def distinct(self, k: int, generator: torch.Generator | None) -> DistinctValues:
+    def distinct(
+        self, k: int, generator: torch.Generator | None, *, allow_fewer: bool = False
+    ) -> DistinctValues:
         """Draw k distinct sequences with the distribution of a stochastic beam search."""
         ...
 
@@ -102,7 +104,7 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     if in_one_pass is not None:
         return in_one_pass(value)
     state = model.start()
-    total = torch.zeros(())
+    total = value.new_zeros((), dtype=torch.get_default_dtype())
     for t in range(value.shape[-1]):
         log_probs, state = model.step(state)
         log_probs = log_probs.expand(*value.shape[:-1], log_probs.shape[-1])
@@ -114,6 +116,24 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
         lanes = torch.arange(symbols.shape[-1], device=symbols.device).expand_as(symbols)
         state = model.select(state, lanes if t else torch.zeros_like(lanes), symbols)
     return total
+
+
+def log_prob_of(model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool) -> Tensor:
+    """Return the log-probabilities of sequences that were found, with gradient if gradients are enabled.
+
+    Args:
+        model: the model.
+        found: the sequences and their log-probabilities, −inf at places that are left over.
+        allow_fewer: whether there may be such places. The model scores the first sequence there, which is
+            always possible, because it might not know what to say of an impossible one.
+    """
+    if not torch.is_grad_enabled():
+        return found.log_p
+    if not allow_fewer:
+        return log_prob(model, found.value)
+    impossible = found.log_p == -torch.inf
+    value = torch.where(impossible.unsqueeze(-1), found.value[..., :1, :], found.value)
+    return log_prob(model, value).masked_fill(impossible, -torch.inf)
 
 
 def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from swor._checks import check_k, check_normalized, check_possible, may_validate
+from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, may_validate
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import independent, to_sample
 from swor.samplers._tables import DistinctValues
@@ -18,13 +18,18 @@ from swor.samplers.sequence_model import (
     draws_whole_sequences,
     fill,
     log_prob,
+    log_prob_of,
     repeat_end,
 )
 from swor.types import Sample, Scheme
 
 
 def stochastic_beam_search(
-    model: SequenceModel[State], k: int, *, generator: torch.Generator | None = None
+    model: SequenceModel[State],
+    k: int,
+    *,
+    allow_fewer: bool = False,
+    generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw k distinct sequences by a beam search over perturbed log-probabilities.
 
@@ -38,6 +43,9 @@ def stochastic_beam_search(
     Args:
         model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
         k: the number of distinct sequences.
+        allow_fewer: whether an element of the batch may have fewer than k sequences of positive
+            probability. Such an element is drawn whole. The places that are left over come last and have
+            symbols of 0, the log-probability −inf and, by every rule, the weight 0.
         generator: the source of randomness.
 
     Returns:
@@ -55,13 +63,14 @@ def stochastic_beam_search(
     """
     with torch.no_grad():
         if draws_whole_sequences(model):  # and checks them itself
-            found, checked = model.distinct(k, generator), True
+            found, checked = model.distinct(k, generator, allow_fewer=allow_fewer), True
         else:
-            found, checked = search_beams(model, k, generator=generator), False
-    return to_sample(found, _log_p(model, found, checked=checked))
+            found = search_beams(model, k, generator=generator, allow_fewer=allow_fewer)
+            checked = False
+    return _to_sample(model, found, allow_fewer=allow_fewer, checked=checked)
 
 
-def beam_search(model: SequenceModel[State], k: int) -> Sample:
+def beam_search(model: SequenceModel[State], k: int, *, allow_fewer: bool = False) -> Sample:
     """Find k probable sequences by a deterministic beam search.
 
     The k most probable prefixes are kept at every step. The result is not random, so no estimator is unbiased
@@ -70,6 +79,8 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
     Args:
         model: a :class:`SequenceModel`, or a :class:`swor.Factorized`.
         k: the number of distinct sequences; 1 is greedy decoding.
+        allow_fewer: whether an element of the batch may have fewer than k sequences, as in
+            :func:`stochastic_beam_search`.
 
     Returns:
         A sample whose ``value`` (*batch, k, length) contains the symbols, the most probable sequence first.
@@ -80,8 +91,8 @@ def beam_search(model: SequenceModel[State], k: int) -> Sample:
             [0, 0]])
     """
     with torch.no_grad():
-        found = search_beams(model, k, stochastic=False)
-    sample = to_sample(found, _log_p(model, found))
+        found = search_beams(model, k, stochastic=False, allow_fewer=allow_fewer)
+    sample = _to_sample(model, found, allow_fewer=allow_fewer)
     return replace(sample, kappa=None, scheme=Scheme.BEAM_SEARCH)
 
 
@@ -118,14 +129,16 @@ def ancestral_sample(
     return Sample(value=value, log_p=log_p, scheme=Scheme.WITH_REPLACEMENT)
 
 
-def _log_p(model: SequenceModel[State], found: DistinctValues, *, checked: bool = False) -> Tensor:
-    """Check sequences, and return their log-probabilities, with gradient if gradients are enabled."""
-    if not checked:
-        check_possible(found.log_p, "sequences")  # before the model scores impossible ones
-    log_p = log_prob(model, found.value) if torch.is_grad_enabled() else found.log_p
+def _to_sample(
+    model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool, checked: bool = False
+) -> Sample:
+    """Check sequences, and return them as a sample, with gradient if gradients are enabled."""
+    if not (checked or allow_fewer):  # before the model scores impossible ones
+        check_possible(found.log_p, "sequences", DRAW_WHOLE)
+    log_p = log_prob_of(model, found, allow_fewer=allow_fewer)
     if not checked:
         check_normalized(found.total(), log_p.dtype, steps=model.length)
-    return log_p
+    return to_sample(found.padded(found.log_p.shape[-1]) if allow_fewer else found, log_p)
 
 
 @torch.no_grad()
@@ -137,7 +150,7 @@ def _ancestral(
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     state = model.start()
-    parents = symbols = log_p = torch.empty(0)
+    parents = symbols = log_p = torch.empty(0, device="cpu")
     history: list[Tensor] = []
     for t in range(model.length):
         log_probs, state = model.step(state)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import check_k, check_possible, may_validate
+from swor._checks import DRAW_WHOLE, check_k, check_possible, may_validate
 from swor.math._logspace import working_dtype
 from swor.samplers._distinct import to_sample
 from swor.samplers._race import top_k_outcomes
@@ -27,6 +27,7 @@ def gumbel_top_k_sharded(
     k: int,
     *,
     group: dist.ProcessGroup | None = None,
+    allow_fewer: bool = False,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw k distinct outcomes of a variable whose logits are split over the ranks of a group.
@@ -50,6 +51,8 @@ def gumbel_top_k_sharded(
             sharded on its last axis over a one-dimensional mesh, which then defines the group.
         k: the number of distinct outcomes, the same on all ranks.
         group: the process group; None for the default group.
+        allow_fewer: whether an element of the batch may have fewer than k outcomes, as in
+            :func:`swor.gumbel_top_k`.
         generator: the source of randomness. Ranks may have equal or different generators, since each
             rank derives its own noise.
 
@@ -76,13 +79,16 @@ def gumbel_top_k_sharded(
         message = _message(relative, top, log_mass, logits.shape[-1], k, noise)
         heard = _gather(message, group)
         found = _best(heard, k)
+        if not allow_fewer:
+            check_possible(found.logit, cure=DRAW_WHOLE)
     masses = torch.stack(
         [log_mass if r == rank else m for r, m in enumerate(heard[..., -1, 0])], -1
     )
     own = full.gather(-1, torch.where(found.rank == rank, found.place, 0)).double()
     log_p = torch.where(found.rank == rank, own, found.logit) - masses.logsumexp(-1, keepdim=True)
+    log_p = log_p.masked_fill(found.logit == -torch.inf, -torch.inf)  # places that are left over
     values = DistinctValues(found.value, log_p.detach(), found.log_rest, found.kappa)
-    return to_sample(values, log_p.to(logits.dtype))
+    return to_sample(values.padded(k) if allow_fewer else values, log_p.to(logits.dtype))
 
 
 def shard_generator(
@@ -157,7 +163,6 @@ def _best(heard: Tensor, k: int) -> _Best:
     top, order = perturbed.topk(k + 1, dim=-1)
     winners, kappa = order[..., :k], top[..., k]
     chosen = logit.gather(-1, winners)
-    check_possible(chosen)
     rank, place = winners // (k + 1), index.gather(-1, winners).long()
     before = (size.cumsum(-1) - size).long()  # the number of outcomes of the previous ranks
     others = torch.cat([logit.scatter(-1, winners, -torch.inf), outside], dim=-1)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from swor._checks import check_k, check_log_probs, check_normalized
 from swor.math._logspace import working_dtype
+from swor.samplers._inversion import invert, uniform_like
 from swor.types import Sample, Scheme
 
 
@@ -15,7 +16,7 @@ def stratified_sample(
 ) -> Sample:
     r"""Draw one outcome from each of k strata of equal probability.
 
-    $$x_i = F^{-1}\bigl((i + u_i) / k\bigr), \qquad u_i \sim U(0, 1) \text{ independent}, \quad
+    $$x_i = F^{-1}\bigl((i + u_i) / k\bigr), \qquad u_i \sim U(0, 1] \text{ independent}, \quad
     i = 0, \dots, k - 1$$
 
     $F$ is the cumulative probability in the order of the outcomes. Use it for :func:`swor.stratified`.
@@ -46,7 +47,7 @@ def systematic_sample(
 ) -> Sample:
     r"""Draw one outcome from each of k strata of equal probability, at the same position in all of them.
 
-    $$x_i = F^{-1}\bigl((i + u) / k\bigr), \qquad u \sim U(0, 1), \quad i = 0, \dots, k - 1$$
+    $$x_i = F^{-1}\bigl((i + u) / k\bigr), \qquad u \sim U(0, 1], \quad i = 0, \dots, k - 1$$
 
     $F$ is the cumulative probability in the order of the outcomes. An outcome of probability p is sampled
     ⌊kp⌋ or ⌈kp⌉ times. Use it for :func:`swor.systematic`.
@@ -79,17 +80,6 @@ def _inverse(
     check_k(k)
     p = log_probs.detach().to(working_dtype(log_probs.dtype)).exp()
     check_normalized(p.sum(-1), log_probs.dtype)
-    shape = (*p.shape[:-1], noises)
-    u = torch.rand(shape, generator=generator, dtype=p.dtype, device=p.device)
-    position = (torch.arange(k, device=p.device) + u) / k
-    value = invert(p, position)
+    u = 1.0 - uniform_like(p[..., :1].expand(*p.shape[:-1], noises), generator)
+    value = invert(p, (torch.arange(k, device=p.device) + u) / k)
     return Sample(value=value, log_p=log_probs.gather(-1, value), scheme=scheme)
-
-
-def invert(p: Tensor, position: Tensor) -> Tensor:
-    """Return the outcomes (*batch, k) at positions in [0, 1) of the cumulative probabilities."""
-    cumulative = p.cumsum(-1)
-    cumulative = cumulative / cumulative[..., -1:]
-    # k - 1 + u may round to k, which lies beyond the last outcome.
-    position = position.clamp(max=1.0 - torch.finfo(p.dtype).eps / 2)
-    return torch.searchsorted(cumulative, position.contiguous(), right=True)

@@ -71,7 +71,7 @@ def distinct_from_stream(
 
 
 def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
-    log_p = torch.as_tensor(given)
+    log_p = given if isinstance(given, Tensor) else torch.as_tensor(given, device="cpu")
     if not log_p.is_floating_point() or log_p.numel() != 1 or not bool(log_p.isfinite()):
         raise ValueError(
             f"the log-probability of {outcome!r} is {given!r}; expected a finite number, at most 0."
@@ -118,4 +118,5 @@ def _sample_of(
     exact = together.detach().to("cpu", torch.float64)
     log_rest = log1mexp(exact.logsumexp(0).clamp(max=0.0))
     kappa = threshold(exact, log_rest, generator)
-    return to_sample(DistinctValues(torch.tensor(position), exact, log_rest, kappa), together)
+    value = torch.tensor(position, device="cpu")
+    return to_sample(DistinctValues(value, exact, log_rest, kappa), together)

@@ -1,22 +1,19 @@
-"""Steps for tests. Their processes import this module, so it imports nothing that takes time."""
+"""A program with small steps for tests, in the place of ``reproduction.alone``."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
+from reproduction.alone import stop_with_parent
 
-def write(text: str, out: Path) -> None:
+
+def write(out: Path) -> None:
     out.mkdir()
-    (out / "x").write_text(text)
-
-
-def write_threads(out: Path) -> None:
-    import torch
-
-    write(str(torch.get_num_threads()), out)
+    (out / "threads").write_text(os.environ["OMP_NUM_THREADS"])
 
 
 def note(out: Path) -> None:
@@ -35,12 +32,13 @@ def succeed_later(out: Path) -> None:
         raise RuntimeError("not yet")
 
 
-def stop_after(name: str, out: Path) -> None:
+def stop_after(out: Path, name: str) -> None:
     """Fail after writing a file; succeed if the file exists already."""
     if not (out / name).exists():
         out.mkdir()
         (out / name).touch()
         raise RuntimeError("stopped")
+    assert "--resume" in sys.argv
 
 
 def linger(out: Path) -> None:
@@ -58,3 +56,9 @@ def speak(out: Path) -> None:
     print("epoch 7")
     while not (out.parent / "enough").exists():
         time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    stop_with_parent()
+    name, *given, _, folder = sys.argv[1:]  # the last two are --out or --resume, and the folder
+    globals()[name](Path(folder), *given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -64,7 +65,7 @@ def test_help_lists_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[
     for arguments in ([], ["--help"], ["-h"]):
         assert cli.main(arguments) == 0
         said = capsys.readouterr().out
-        assert "• vae-figures      Plot training and validation curves of runs" in said
+        assert re.search("• vae-figures +Plot training and validation curves", said)
         assert said.count("•") == len(cli.commands())
 
 
@@ -81,7 +82,7 @@ def test_a_command_gets_its_settings(capsys: pytest.CaptureFixture[str]) -> None
         (["--fast"], 2, "Unrecognized options: --fast"),
         (["toy", "--numbr-of", "3"], 2, "--number-of"),
         (["toy", "--number-of", "x"], 2, "Error parsing --number-of"),
-        (["bernoulli", "--eta", "nan"], 1, "from -15 to 15"),
+        (["bernoulli", "--repeats", "1"], 1, "expected 0, or at least 2"),
         (["toy", "--wrong", "user"], 1, "reproduction: model.bin is no model"),
         (["toy", "--wrong", "folder"], 1, "there is something"),
         (["toy", "--wrong", "seaborn"], 1, "pip install -c constraints.txt -e '.[reproduction]'"),

@@ -142,3 +142,11 @@ def set_probability(p, rest):
             term, left = term * x / left, left - x
         total += term
     return total
+
+
+def test_the_estimated_variance_has_the_whole_range_of_half_precision():
+    log_p = torch.tensor([0.5, 0.25], dtype=torch.float16).log()
+    log_rest = torch.tensor(0.25, dtype=torch.float16).log()
+    sample = swor.Sample(torch.arange(2), log_p, log_rest, scheme="without_replacement")
+    found = swor.murthy_variance(sample, torch.tensor([0.0, 900.0], dtype=torch.float16))
+    assert found.item() == pytest.approx(0.06 * 900**2, rel=2e-3)  # more than half of 65504

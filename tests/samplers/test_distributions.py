@@ -11,6 +11,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, OneHotCateg
 from two_level_sequences import two_levels
 
 import swor
+from swor.samplers.distributions import support
 
 DISTRIBUTIONS = [
     (Categorical(logits=torch.zeros(3, 4)), 3),
@@ -68,3 +69,41 @@ def test_empty_batches(batch):
         assert draw(model, 3).value.shape == (*batch, 3, 20)
     assert swor.with_replacement(log_probs, 3).value.shape == (*batch, 3)
     assert swor.top_k_and_sample(log_probs, 3, m="auto").value.shape == (*batch, 3)
+
+
+IMPOSSIBLE = {
+    "Categorical": lambda p: Categorical(probs=p),
+    "OneHotCategorical": lambda p: OneHotCategorical(probs=p),
+    "Bernoulli": lambda p: Independent(Bernoulli(probs=p[..., 1:]), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("make", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_an_outcome_of_probability_zero_is_impossible(make, dtype):
+    """torch clamps the logits of distributions that are made with probs to the machine epsilon."""
+    p = torch.tensor([0.5, 0.5, 0.0, 0.0], dtype=dtype).requires_grad_()
+    dist = make(p)
+    with pytest.raises(ValueError, match="only 2 outcomes"):
+        swor.sample(dist, 3)
+    sample = swor.sample(dist, 2, generator=seeded())
+    assert (sample.log_rest == -torch.inf).all()
+    swor.unordered_set(sample).loss(torch.tensor([1.0, 3.0], dtype=dtype)).backward()
+    assert p.grad.isfinite().all() and p.grad.abs().sum() > 0
+    assert (support(dist).log_p.exp() > 0).sum() == 2
+
+
+def test_a_probability_below_the_machine_epsilon_keeps_its_size():
+    p = torch.tensor([1.0 - 1e-6, 1e-6, 1e-12])
+    for dist in (Categorical(probs=p), OneHotCategorical(probs=p)):
+        assert torch.allclose(support(dist).log_p.exp(), p, rtol=1e-5, atol=0)
+    bits = Bernoulli(probs=torch.tensor([1e-12, 1.0]))
+    expected = torch.tensor([[1.0, 1e-12], [0.0, 1.0]])
+    assert torch.allclose(support(bits).log_p.exp(), expected, rtol=1e-6, atol=0)
+
+
+def test_logits_are_used_as_they_are_even_if_probabilities_were_read():
+    logits = torch.tensor([0.0, -40.0, -200.0], requires_grad=True)
+    dist = Categorical(logits=logits)
+    assert dist.probs[2] == 0.0
+    assert torch.equal(support(dist).log_p, dist.logits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from itertools import permutations, product
+from threading import Thread
 
 import pytest
 import torch
@@ -454,3 +455,52 @@ def test_extra_runs_leave_the_gradient_unbiased():
 def test_limits_make_sense(limits, message):
     with pytest.raises(ValueError, match=message):
         stopped(**limits)
+
+
+def test_a_program_may_use_its_tensors_again():
+    log_probs, result = torch.empty(2), torch.empty(1)
+
+    def reusing(choose):
+        log_probs.copy_(torch.tensor([0.9, 0.1]).log())
+        first = choose(log_probs)
+        log_probs.copy_(torch.tensor([0.2, 0.8]).log())
+        return result.fill_(2 * first + choose(log_probs))
+
+    runs = swor.DistinctRuns(reusing, generator=seeded())
+    runs.draw(4)
+    sample = runs.sample()
+    expected = torch.tensor([0.18, 0.72, 0.02, 0.08])[runs.costs().long()]
+    assert sorted(runs.costs().tolist()) == [0.0, 1.0, 2.0, 3.0]
+    torch.testing.assert_close(sample.log_p.exp(), expected)
+
+
+def test_a_draw_during_a_run_is_refused():
+    def nested(choose):
+        first = choose(ROOT)
+        runs.draw()
+        return first
+
+    runs = swor.DistinctRuns(nested)
+    with pytest.raises(RuntimeError, match="while a run of the same object was under way"):
+        runs.draw()
+    assert runs.k == 0
+
+
+def test_a_draw_by_another_thread_during_a_run_is_refused():
+    errors = []
+
+    def draw():
+        try:
+            runs.draw()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    def slow(choose):
+        other = Thread(target=draw)
+        other.start()
+        other.join()
+        return choose(ROOT)
+
+    runs = swor.DistinctRuns(slow)
+    runs.draw()
+    assert runs.k == 1 and len(errors) == 1 and "another thread" in errors[0]

@@ -137,7 +137,8 @@ class Trie(NamedTuple):
         """Return the child of every node by its token, −1 if there is none."""
         wanted = node * self.width + token
         edge = torch.searchsorted(self.key, wanted).clamp(max=len(self.key) - 1)
-        exists = (node >= 0) & (token < self.width) & (self.key[edge] == wanted)
+        known = (token >= 0) & (token < self.width)  # padding may be −1
+        exists = (node >= 0) & known & (self.key[edge] == wanted)
         return torch.where(exists, self.child[edge], -1)
 
     def children(self, node: Tensor, symbols: int) -> Tensor:
@@ -163,9 +164,9 @@ def make_trie(sequences: Sequence[tuple[int, ...]]) -> Trie:
         for t in range(1, len(sequence) + 1):
             nodes.setdefault(sequence[:t], len(nodes))
     edges = sorted((nodes[path[:-1]], path[-1], node) for path, node in nodes.items() if path)
-    parent, token, child = torch.tensor(edges).unbind(-1)
+    parent, token, child = torch.tensor(edges, device="cpu").unbind(-1)
     width = int(token.max()) + 1
-    item = torch.full((len(nodes),), -1)
-    item[torch.tensor([nodes[sequence] for sequence in sequences])] = torch.arange(len(sequences))
-    first = torch.searchsorted(parent.contiguous(), torch.arange(len(nodes) + 1))
+    items = {nodes[sequence]: number for number, sequence in enumerate(sequences)}
+    item = torch.tensor([items.get(node, -1) for node in range(len(nodes))], device="cpu")
+    first = torch.searchsorted(parent.contiguous(), torch.arange(len(nodes) + 1, device="cpu"))
     return Trie(parent * width + token, token, child, first, item, width)

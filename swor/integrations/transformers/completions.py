@@ -40,6 +40,7 @@ def sample_completions(
     logits_processor: Processor | None = None,
     catalogue: Catalogue | None = None,
     chunk: int | None = None,
+    allow_fewer: bool = False,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw $k$ different completions of every prompt, a sample without replacement from the model.
@@ -73,6 +74,9 @@ def sample_completions(
             distribution.
         chunk: the number of completions per prompt whose gradient is prepared at a time, as in
             :func:`completion_log_probs`; None for all of them.
+        allow_fewer: whether a prompt may have fewer than k completions, for instance items of a catalogue.
+            All of them are then drawn, and the places that are left over have tokens of 0, the
+            log-probability −inf and, by every rule, the weight 0.
         generator: the source of randomness.
 
     Returns:
@@ -94,7 +98,7 @@ def sample_completions(
     (torch.Size([2, 4, 5]), torch.Size([2, 4]))
     """
     prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
-    draw = partial(stochastic_beam_search, k=k, generator=generator)
+    draw = partial(stochastic_beam_search, k=k, allow_fewer=allow_fewer, generator=generator)
     return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
 

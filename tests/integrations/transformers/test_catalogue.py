@@ -247,3 +247,26 @@ def test_catalogues_that_do_not_fit_the_model(items, given, message):
     options = {"k": 1, "max_new_tokens": LENGTH, "catalogue": Catalogue(items)} | given
     with pytest.raises(ValueError, match=message):
         sample_completions(tiny("gpt2"), PROMPTS, LEFT, **options)
+
+
+def test_padding_of_any_kind_is_no_token():
+    catalogue = Catalogue([[5, 1], [5, 9], [7], [7, 0]])
+    value = torch.tensor([[5, 1, -1], [7, -1, -1], [-1, 5, 1], [5, -100, 1], [7, 0, 50]])
+    assert catalogue.index(value).tolist() == [0, 2, -1, -1, 3]
+
+
+def test_all_items_of_a_small_catalogue_are_drawn():
+    model, (ids, mask) = tiny("gpt2"), masks("gpt2")
+    catalogue = Catalogue(ITEMS[:3])
+    options = {"k": 5, "max_new_tokens": LENGTH, "catalogue": catalogue}
+    with pytest.raises(ValueError, match="allow_fewer=True"):
+        sample_completions(model, ids, mask, **options)
+    sample = sample_completions(model, ids, mask, **options, allow_fewer=True)
+    assert (sample.log_p[:, 3:] == -torch.inf).all() and (sample.log_rest == -torch.inf).all()
+    assert (catalogue.index(sample.value[:, :3]).sort(-1).values == torch.arange(3)).all()
+    cost = torch.rand(len(ids), 5, dtype=sample.log_p.dtype)
+    exact = (sample.log_p.exp()[:, :3] * cost[:, :3]).sum(-1)
+    loss = swor.unordered_set(sample).loss(cost)
+    torch.testing.assert_close(loss, exact)
+    (found,) = torch.autograd.grad(loss.sum(), model.get_output_embeddings().weight)
+    assert found.isfinite().all() and found.abs().sum() > 0

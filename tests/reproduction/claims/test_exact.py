@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from reproduction.claims.exact import (
+from reproduction.claims.criteria import (
     follows_exact,
     never_above,
     sampled_as_enumerated,

@@ -14,9 +14,17 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from reproduction.claims.claim import Claim, Tables, evaluate
-from reproduction.claims.command import COMMITTED, ClaimsSettings, claims, committed, links
+from reproduction.claims.command import (
+    BEGIN,
+    COMMITTED,
+    END,
+    ClaimsSettings,
+    claims,
+    committed,
+    insert,
+)
 from reproduction.claims.listed import CLAIMS
-from reproduction.claims.page import BEGIN, END, insert, print_findings
+from reproduction.claims.page import print_findings
 from reproduction.harness.errors import UserError
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -74,14 +82,14 @@ def test_the_terminal_shows_criterion_number_and_verdict(table: Path) -> None:
 
 def test_a_page_without_markers_is_an_error() -> None:
     with pytest.raises(UserError, match="Add them"):
-        insert(f"a {BEGIN} b", [], [])
+        insert(f"a {BEGIN} b", [])
 
 
 def test_the_page_of_the_results_is_that_of_the_list_and_the_tables() -> None:
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
     findings = evaluate(CLAIMS, committed(RESULTS))
     assert {finding.verdict for finding in findings} <= {"agrees", "differs", "undecided"}
-    expected = insert(page, findings, list(map(links, CLAIMS)))
+    expected = insert(page, findings)
     assert page == expected, "run python -m reproduction claims, and commit results/README.md"
 
 

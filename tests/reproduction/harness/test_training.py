@@ -76,7 +76,7 @@ def test_more_epochs_are_remembered_by_a_run_that_is_killed(tmp_path: Path) -> N
         train(Broken("killed"), tmp_path, SETTINGS, resume=True)
     stored = json.loads((tmp_path / "settings.json").read_text())
     assert stored["settings"]["epochs"] == 3
-    assert [again.keys() >= {"command", "versions"} for again in stored["resumed"]] == [True]
+    assert stored.keys() == {"command", "versions", "settings"}
 
 
 class Broken(Toy):

@@ -12,7 +12,7 @@ from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.task import seeded
-from reproduction.lm import supervision
+from reproduction.lm import task as lm_task
 from reproduction.lm.settings import LMSettings
 from reproduction.lm.task import SortingTask
 from swor.integrations.transformers import ancestral_completions
@@ -77,16 +77,16 @@ def test_a_run_with_a_start_is_resumed_without_it(
     assert first["supervised_steps"] > 0
     assert first["solved"] >= 0.6
     assert main(["lm", *TINY, *START, "--epochs=1", f"--out={part}"]) == 0
-    step = supervision._step
+    step = SortingTask.supervised_step
 
     def refused(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervision, "_step", refused)
+    monkeypatch.setattr(SortingTask, "supervised_step", refused)
     assert main(["lm", "--resume", str(part), "--epochs", "2"]) == 0
     assert logged(part) == logged(whole)
     assert main(["lm", *TINY, *START, "--epochs=2", f"--out={killed}"]) == 130
-    monkeypatch.setattr(supervision, "_step", step)
+    monkeypatch.setattr(SortingTask, "supervised_step", step)
     assert main(["lm", "--resume", str(killed)]) == 0  # from its beginning
     assert logged(killed) == logged(whole)
 
@@ -94,7 +94,7 @@ def test_a_run_with_a_start_is_resumed_without_it(
 def test_a_share_that_is_not_reached_is_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(supervision, "MOST_STEPS", 5)
+    monkeypatch.setattr(lm_task, "MOST_STEPS", 5)
     with pytest.raises(UserError, match="after 5 steps on right answers the model solves 0"):
         task(supervised_until=1.0).begin()
     assert main(["lm", "--supervised-until", "1.5"]) == 1

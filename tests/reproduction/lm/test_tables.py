@@ -7,8 +7,8 @@ from pathlib import Path
 
 from reproduction.harness.folder import create
 from reproduction.harness.tables import interval
+from reproduction.lm.figures import Reached, read_reached, steps_table
 from reproduction.lm.settings import LMSettings
-from reproduction.lm.tables import Reached, read_reached, steps_table
 
 
 def run(path: Path, solved: list[float], **changes: object) -> Path:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -19,28 +18,32 @@ import pytest
 pytest.importorskip("joblib")
 pytest.importorskip("rich")
 
+from joblib import delayed
 from rich.console import Console
-from small_steps import be_killed, fail, linger, speak, stop_after, write, write_threads
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import RunFolder
-from reproduction.reproduce.command import run_steps
+from reproduction.reproduce import execution
+from reproduction.reproduce.command import Settings, run_steps
 from reproduction.reproduce.execution import (
-    RUNNING,
     Outcome,
-    as_completed,
     is_done,
     outcome,
     perform,
+    signs_of_life,
     workers,
 )
-from reproduction.reproduce.progress import running, signs_of_life
-from reproduction.reproduce.settings import Settings
-from reproduction.reproduce.steps import Step, measure_rules
+from reproduction.reproduce.steps import Step
+
+PROGRAM = execution.PROGRAM
+pytestmark = pytest.mark.usefixtures("small_steps")
+
+
+def step(name: str, *arguments: str) -> Step:
+    return Step(name, arguments, 1.0)
 
 
 def test_a_failure_is_an_outcome_with_a_log(tmp_path: Path) -> None:
-    ended = perform(Step("bad", fail, 1.0), tmp_path)
+    ended = perform(step("bad", "fail"), tmp_path)
     assert ended.error == "RuntimeError: no luck"
     assert outcome(tmp_path, "bad") == ended
     assert not is_done(tmp_path, "bad")
@@ -48,48 +51,41 @@ def test_a_failure_is_an_outcome_with_a_log(tmp_path: Path) -> None:
 
 
 def test_a_new_attempt_starts_in_an_empty_folder(tmp_path: Path) -> None:
-    perform(Step("step", fail, 1.0), tmp_path)
-    ended = perform(Step("step", partial(write, "x"), 1.0), tmp_path)
+    perform(step("step", "fail"), tmp_path)
+    ended = perform(step("step", "write"), tmp_path)
     assert ended.error is None
     assert is_done(tmp_path, "step")
 
 
-def test_the_times_of_all_attempts_are_added(tmp_path: Path) -> None:
-    first = perform(Step("step", fail, 1.0), tmp_path)
-    second = perform(Step("step", partial(write, "x"), 1.0), tmp_path)
-    assert second.seconds > first.seconds > 0.0
-
-
 @pytest.mark.parametrize("name", ["checkpoint.pt", "variance.csv"])
 def test_an_interrupted_step_continues_in_its_folder(tmp_path: Path, name: str) -> None:
-    step = Step("long", partial(stop_after, name), 1.0)
-    assert perform(step, tmp_path).error == "RuntimeError: stopped"
-    assert perform(step, tmp_path).error is None
+    long = step("long", "stop_after", name)
+    assert perform(long, tmp_path).error == "RuntimeError: stopped"
+    assert perform(long, tmp_path).error is None
 
 
 def in_parallel(steps: list[Step], folder: Path, backend: str = "threading") -> list[Outcome]:
-    with workers(backend, 2, None):
-        return list(as_completed(partial(perform, folder=folder), steps, backend))
+    with workers(backend, 2) as parallel:
+        return list(parallel(delayed(perform)(step, folder) for step in steps))
 
 
-def test_steps_run_in_processes(tmp_path: Path) -> None:
-    steps = [Step(name, partial(write, name), 1.0) for name in "abc"]
-    ended = in_parallel([*steps, Step("threads", write_threads, 1.0)], tmp_path)
-    assert [result.error for result in ended] == [None] * 4
-    assert {(tmp_path / name / "x").read_text() for name in "abc"} == set("abc")
-    assert (tmp_path / "threads" / "x").read_text() == "1"
+def test_steps_run_in_processes_of_one_thread(tmp_path: Path) -> None:
+    ended = in_parallel([step(name, "write") for name in "abc"], tmp_path)
+    assert [result.error for result in ended] == [None] * 3
+    assert {(tmp_path / name / "threads").read_text() for name in "abc"} == {"1"}
+    assert (tmp_path / "logs" / "a.txt").read_text().startswith("$ python -m reproduction write")
 
 
-def run_lingering_steps(folder: Path) -> None:
-    settings = Settings(out=folder, jobs=2)
-    run_steps([Step(name, linger, 1.0) for name in "ab"], folder, settings, Console())
+def run_lingering_steps(folder: Path, program: str) -> None:
+    execution.PROGRAM = (program,)
+    run_steps([step(name, "linger") for name in "ab"], Settings(out=folder, jobs=2), Console())
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
 def test_the_processes_end_with_the_command(stop: signal.Signals, tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; import test_execution as t; "
-    code += "t.run_lingering_steps(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", code, str(tmp_path)]
+    code += "t.run_lingering_steps(Path(sys.argv[1]), sys.argv[2])"
+    command = [sys.executable, "-c", code, str(tmp_path), *execution.PROGRAM]
     notes = [tmp_path / name / "pid.txt" for name in "ab"]
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = os.environ | {"PYTHONPATH": path}
@@ -98,12 +94,11 @@ def test_the_processes_end_with_the_command(stop: signal.Signals, tmp_path: Path
         main.send_signal(stop)
         main.wait(30)
     wait_until(lambda: not any(alive(int(note.read_text())) for note in notes), seconds=15)
-    assert {outcome(tmp_path, name).error for name in "ab"} == {RUNNING}
     assert not is_done(tmp_path, "a")
 
 
 def test_a_process_that_is_killed_fails_alone(tmp_path: Path) -> None:
-    steps = [Step("killed", be_killed, 2.0), Step("other", partial(write, "x"), 1.0)]
+    steps = [step("killed", "be_killed"), step("other", "write")]
     ended = {result.name: result.error for result in in_parallel(steps, tmp_path)}
     assert ended["other"] is None
     assert "killed by SIGKILL" in ended["killed"]
@@ -112,36 +107,43 @@ def test_a_process_that_is_killed_fails_alone(tmp_path: Path) -> None:
 def test_a_step_that_runs_gives_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reproduction.reproduce.progress.EVERY", 0.2)
-    steps, text = [Step("long", speak, 1.0)], StringIO()
-    with ThreadPoolExecutor(1) as pool, signs_of_life(steps, tmp_path, Console(file=text)):
-        ended = pool.submit(perform, steps[0], tmp_path)
+    monkeypatch.setattr(execution, "EVERY", 0.2)
+    text = StringIO()
+    perform(step("ended", "write"), tmp_path)
+    with ThreadPoolExecutor(1) as pool, signs_of_life(tmp_path, Console(file=text)):
+        ended = pool.submit(perform, step("long", "speak"), tmp_path)
         wait_until(lambda: "long: epoch 7" in text.getvalue())
         (tmp_path / "enough").touch()
         assert ended.result().error is None
-    assert list(running(steps, tmp_path, 0.0)) == []
+    assert "ended" not in text.getvalue()
 
 
-def test_a_step_of_an_earlier_command_that_was_killed_does_not_run(tmp_path: Path) -> None:
-    steps = [Step("step", speak, 1.0)]
-    RunFolder(tmp_path / "outcomes").write_json(
-        "step.json", {"name": "step", "error": RUNNING, "machine": "", "seconds": 0.0}
-    )
-    assert len(list(running(steps, tmp_path, 0.0))) == 1
-    assert list(running(steps, tmp_path, time.time() + 1.0)) == []
+def test_a_step_of_an_earlier_command_that_was_killed_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "EVERY", 0.05)
+    (tmp_path / "logs").mkdir()
+    for name, age in (("killed", 60.0), ("running", -60.0)):
+        log = tmp_path / "logs" / f"{name}.txt"
+        log.write_text("epoch 7\n")
+        os.utime(log, (time.time() - age,) * 2)
+    text = StringIO()
+    with signs_of_life(tmp_path, Console(file=text)):
+        wait_until(lambda: "running: epoch 7" in text.getvalue())
+    assert "killed" not in text.getvalue()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"name": "step", "colour": 3}'])
 def test_a_damaged_outcome_is_none(content: str, tmp_path: Path) -> None:
-    perform(Step("step", partial(write, "x"), 1.0), tmp_path)
+    perform(step("step", "write"), tmp_path)
     (tmp_path / "outcomes" / "step.json").write_text(content)
     assert not is_done(tmp_path, "step")
-    perform(Step("step", partial(write, "y"), 1.0), tmp_path)
+    perform(step("step", "write"), tmp_path)
     assert is_done(tmp_path, "step")
 
 
 def test_a_step_whose_results_were_removed_is_not_done(tmp_path: Path) -> None:
-    perform(Step("step", partial(write, "x"), 1.0), tmp_path)
+    perform(step("step", "write"), tmp_path)
     assert is_done(tmp_path, "step")
     shutil.rmtree(tmp_path / "step")
     assert not is_done(tmp_path, "step")
@@ -167,12 +169,15 @@ def wait_until(condition: Callable[[], bool], seconds: int = 120) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend", ["ray", "dask"])
-def test_steps_run_on_a_local_cluster(tmp_path: Path, backend: str) -> None:
+def test_steps_run_on_a_local_cluster(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "PROGRAM", PROGRAM)
     pytest.importorskip(
         {"ray": "ray", "dask": "distributed"}[backend],
         reason=f"{backend} is not installed: pip install 'swor[cluster]'",
     )
-    ended = in_parallel([Step(name, measure_rules, 1.0) for name in "ab"], tmp_path, backend)
+    ended = in_parallel([step(name, "rules") for name in "ab"], tmp_path, backend)
     assert [result.error for result in ended] == [None] * 2
     assert all((tmp_path / name / "rules.csv").exists() for name in "ab")
 

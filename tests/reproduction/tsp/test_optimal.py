@@ -48,9 +48,9 @@ def test_optimal_lengths_of_clusters_lines_and_repeated_nodes(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_optimal_lengths_in_two_processes_and_with_a_bar(tmp_path: Path) -> None:
+def test_optimal_lengths_with_a_bar(tmp_path: Path) -> None:
     x = validation_instances(250, 8)
-    together = optimal_lengths(x, cache=tmp_path / "a", jobs=2, progress=True)
+    together = optimal_lengths(x, cache=tmp_path / "a", progress=True)
     torch.testing.assert_close(together, optimal_lengths(x, cache=tmp_path / "b"), rtol=0, atol=0)
 
 

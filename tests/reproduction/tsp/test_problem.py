@@ -31,32 +31,6 @@ def test_instances_from_files(tmp_path: Path) -> None:
     x = validation_instances(3, 4)
     np.savez(tmp_path / "x.npz", instances=x.numpy())
     torch.testing.assert_close(read_instances(tmp_path / "x.npz"), x)
-    lines = [f"{i},{float(a)},{float(b)}" for i, places in enumerate(x) for a, b in places]
-    (tmp_path / "x.csv").write_text("\n".join(["instance,x,y", *lines]))
-    torch.testing.assert_close(read_instances(tmp_path / "x.csv"), x)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("x.txt", "", "expected .npz"),
-        ("x.csv", "", "holds no instances"),
-        ("x.csv", "a,b\n1,2\n", "'instance', 'x' and 'y'"),
-        ("x.csv", "instance,x,y\n", "holds no instances"),
-        ("x.csv", "instance,x,y\n0,a,1\n0,2,2\n", "'a'"),
-        ("x.csv", "instance,x,y\n0,1,1\n", "two nodes"),
-        ("x.csv", "instance,x,y\n0,,1\n0,2,2\n", "NaN"),
-        ("x.csv", "instance,x,y\n0,1,1\n0,2,2\n1,1,1\n", "same shape"),
-        ("x.csv", "instance,x,y\n0,1,1\n0,2,2\n,3,3\n", "row 3 .* has no instance"),
-        ("x.csv", "instance,x,y\na,1,1\n  ,2,2\na,2,2\n", "row 2 .* has no instance"),
-        ("x.csv", "instance,x,y\n0,1e300,1\n0,2,2\n", "NaN or infinite"),
-        ("x.npz", "not a zip", "holds no instances"),
-    ],
-)
-def test_files_without_instances(name: str, content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message):
-        read_instances(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +40,7 @@ def test_files_without_instances(name: str, content: str, message: str, tmp_path
         {"instances": np.array([["a", "b"]])},
         {"instances": np.ones((3, 2))},
         {"instances": np.full((1, 3, 2), np.nan)},
+        {"instances": np.ones((2, 1, 2))},
         {"instances": np.ones((0, 3, 2))},
     ],
 )
@@ -77,6 +52,9 @@ def test_arrays_without_instances(arrays: dict, tmp_path: Path) -> None:
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
+    path.write_text("not a zip")
+    with pytest.raises(UserError, match="holds no instances"):
+        read_instances(path)
     with path.open("wb") as file:
         np.save(file, np.ones((2, 3, 2)))  # an .npy, renamed
     with pytest.raises(UserError, match=r"expected .npz with an array 'instances'"):

@@ -43,7 +43,6 @@ def test_what_is_given_changes_the_other_defaults() -> None:
         ({"steps": 5, "validate_every": 2}, "multiple of 2"),
         ({"steps": 0}, "steps is 0; expected more than 0"),
         ({"estimator": "reinforce_rollout", "k": 2}, "expected k = 1"),
-        ({"estimator": "none"}, "estimator is 'none'; expected one of reinforce_rollout"),
         ({"nodes": 1}, "nodes is 1; expected at least 2"),
         ({"rollout_size": 1}, "rollout_size is 1; expected at least 2"),
         ({"batch_size": 0}, "batch_size is 0; expected more than 0"),

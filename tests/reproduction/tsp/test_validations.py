@@ -11,9 +11,8 @@ import pytest
 from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
-from reproduction.tsp.ranking import sampled_table
+from reproduction.tsp.ranking import Sampled, read_gaps, read_sampled, sampled_table
 from reproduction.tsp.settings import TSPSettings
-from reproduction.tsp.validations import Sampled, read_gaps, read_sampled
 
 SETTINGS = TSPSettings(nodes=5, steps=400, validate_every=100)
 

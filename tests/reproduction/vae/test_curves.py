@@ -20,7 +20,7 @@ def curve(split: str, values: list[float], **changes: object) -> pd.DataFrame:
         "negative_elbo": values,
         "smoothed": values,
     }
-    kept = {name: value for name, value in used.items() if name != "keep_steps"}
+    kept = {name: value for name, value in used.items() if not isinstance(value, tuple)}
     return pd.DataFrame(kept | columns)
 
 

@@ -16,7 +16,7 @@ from reproduction.vae.settings import VAEFigures
 
 
 def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
-    folder = vae_figures(VAEFigures(runs=(run,), columns=5, out=tmp_path / "figures"))
+    folder = vae_figures(VAEFigures(runs=(run,), out=tmp_path / "figures"))
     assert {p.name for p in folder.iterdir()} == {
         "curves.csv",
         "curves.md",
@@ -36,8 +36,6 @@ def test_the_figures_are_drawn(run: Path, tmp_path: Path) -> None:
         ({"runs": ()}, "no runs were given"),
         ({"runs": (run, run.parent / "." / run.name)}, "a run was given twice"),
         ({"smoothing": 0}, "smoothing is 0"),
-        ({"columns": 0}, "columns is 0; expected from 1 to 197"),
-        ({"columns": 198}, "columns is 198; expected from 1 to 197"),
     ]:
         with pytest.raises(UserError, match=message):
             vae_figures(replace(VAEFigures(runs=(run,), out=tmp_path / "refused"), **changes))

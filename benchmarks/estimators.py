@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from functools import partial
 from statistics import median
@@ -88,10 +89,13 @@ def without_checks(n: int, k: int) -> dict[str, float]:
 
 def main() -> None:
     """Ratios for the sizes of a policy over many actions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outcomes", type=int, nargs="+", default=[100, 1000, 10_000])
+    given = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = [
         {"outcomes": n, "k": k} | ratios(losses(n), n, k) | without_checks(n, k)
-        for n in (100, 1000, 10_000)
+        for n in given.outcomes
         for k in (4, 8, 16)
     ]
     report(f"Loss forward and backward, batch {BATCH}, float32", rows, "estimators")

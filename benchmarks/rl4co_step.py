@@ -51,7 +51,7 @@ def modules(env: RL4COEnvBase, k: int) -> dict[str, RL4COLitModule]:
     return {
         "rl4co REINFORCE": reinforce,
         "rl4co POMO": POMO(env, policy(), num_starts=k),
-        "reinforce": PolicyGradient(env, policy(), estimator="reinforce", k=k),
+        "rloo": PolicyGradient(env, policy(), estimator="rloo", k=k),
         "unordered_set": PolicyGradient(env, policy(), estimator="unordered_set", k=k),
     }
 

@@ -110,7 +110,7 @@ def training(model: GPT2LMHeadModel, given: argparse.Namespace) -> list[dict[str
         swor.unordered_set(sample).loss(cost).mean().backward()
         model.zero_grad()
 
-    functions = {str(chunk): partial(step, chunk) for chunk in (None, k // 4, 1)}
+    functions = {str(chunk): partial(step, chunk) for chunk in (None, max(1, k // 4), 1)}
     memory = {name: added_memory(function) for name, function in functions.items()}
     taken = timings(functions, repeats=given.repeats, seconds=300.0)
     return [

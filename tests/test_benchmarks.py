@@ -1,10 +1,13 @@
-"""The page of figures holds what the benchmarks wrote, and nothing else."""
+"""The benchmarks run, and the page of figures holds what they wrote and nothing else."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 WRITE = """
@@ -15,6 +18,42 @@ measure.report("A title", [{"k": 4, "ms": 0.123456}, {"k": 8, "other": "text"}],
 sys.argv = ["page", "--output", sys.argv[2]]
 page.main()
 """
+RUN_ONCE = """
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+import measure
+
+def once(functions, **given):
+    for function in functions.values():
+        function()
+    return {name: measure.Timing(1.0, 0.0) for name in functions}
+
+measure.timings = once
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+SMALLEST = {
+    "best_of": "",
+    "estimators": "--outcomes 100",
+    "large": "--outcomes 1000 --k 2",
+    "ratios": "--batch 100",
+    "samplers": "",
+    "sequence": "--prompt 4 --k 2 --new-tokens 4 --batch-size 1",
+    "soak": "--minutes 0.02",
+    "tsp": "--nodes 5 --batch-size 2 --k 2 --repeats 1",
+    "vae": "",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_benchmark_runs_with_its_smallest_setting(name: str, tmp_path: Path) -> None:
+    script = [str(BENCHMARKS / f"{name}.py"), *SMALLEST[name].split()]
+    command = [sys.executable, "-c", RUN_ONCE, str(BENCHMARKS), *script]
+    environment = {"SWOR_BENCHMARKS": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    root = BENCHMARKS.parent
+    subprocess.run(command, env=os.environ | environment, cwd=root, check=True, capture_output=True)
+    assert list(tmp_path.glob("*.csv"))
 
 
 def test_figures_come_from_the_tables(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from swor.integrations.rl4co import (
     solution_loss,
 )
 from swor.integrations.rl4co import _checks as checks
+from swor.integrations.rl4co import solutions as drawing
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of rl4co and Lightning
 
@@ -223,8 +224,8 @@ def test_the_loss_is_unbiased(name, n, solutions, rules, monkeypatch):
     for estimator in rules:
         scheme = swor.ESTIMATORS[estimator].scheme
         samples = AllSamples(every, 2, replacement=scheme == swor.Scheme.WITH_REPLACEMENT)
-        monkeypatch.setattr(swor, "stochastic_beam_search", samples)
-        monkeypatch.setattr(swor, "ancestral_sample", samples)
+        monkeypatch.setattr(drawing, "stochastic_beam_search", samples)
+        monkeypatch.setattr(drawing, "ancestral_sample", samples)
         copies = every.td.expand(len(samples.index)).contiguous()
         loss, _ = solution_loss(every.policy, every.env, copies, 2, estimator=estimator)
         average = samples.probability @ loss
@@ -237,7 +238,7 @@ def test_the_loss_is_unbiased_with_three_solutions(monkeypatch):
     every = Every("tsp", 4)
     target = every.gradient(every.exact_cost())
     samples = AllSamples(every, 3, replacement=False)
-    monkeypatch.setattr(swor, "stochastic_beam_search", samples)
+    monkeypatch.setattr(drawing, "stochastic_beam_search", samples)
     copies = every.td.expand(len(samples.index)).contiguous()
     loss, _ = solution_loss(every.policy, every.env, copies, 3)
     for found, wanted in zip(every.gradient(samples.probability @ loss), target, strict=True):

@@ -1,6 +1,6 @@
 """Train rl4co's attention model for vehicle routing, from eight different solutions per instance.
 
-Needs `pip install 'swor[rl4co]'`. Run it with `python examples/routing_rl4co.py`.
+Needs `pip install 'rl4co~=0.7.0'`. Run it with `python examples/routing_rl4co.py`.
 """
 
 from rl4co.envs import CVRPEnv

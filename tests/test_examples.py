@@ -69,7 +69,7 @@ def test_the_language_model_reports_its_groups(example: ModuleType, numbers) -> 
 def test_the_latent_model_learns(example: ModuleType, numbers) -> None:
     example.main(steps=8)
     errors = numbers(r"step \d: error (\S+),")
-    assert len(errors) == 4 and errors == sorted(errors, reverse=True)
+    assert len(errors) == 4 and errors[-1] < 0.8 * errors[0]
 
 
 @of("simulator")

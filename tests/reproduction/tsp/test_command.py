@@ -180,7 +180,7 @@ def test_solve_says_what_is_wrong(solved: tuple[Path, Path], tmp_path: Path, cap
     model, instances = map(str, solved)
     out = ["--out", str(tmp_path / "out")]
     for arguments, message in [
-        ([instances, instances], "cannot be read as safetensors"),
+        ([instances, instances], "expected a model that training kept"),
         ([model, model], "holds no instances"),
         ([model, instances, "--k", "121"], "k <= 120"),
         ([model, instances, "--k", "0"], "at least 1"),

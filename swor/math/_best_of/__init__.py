@@ -1,1 +1,19 @@
-"""The best of several draws, given a sample without replacement."""
+"""The best of several draws, given a sample without replacement, which all methods take as ``Draws``."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Draws(NamedTuple):
+    """A sample without replacement in ascending order of f, with edge cases replaced.
+
+    An impossible outcome has probability 0 under the target, so no draw has it, and an overwhelming
+    mass under the distribution sampled from, so it does not affect the other outcomes.
+    """
+
+    log_p: Tensor  # (*batch, k), of the target; −inf where the outcome is impossible
+    log_q: Tensor  # (*batch, k), of the distribution sampled from, finite
+    log_rest: Tensor  # (*batch,), finite
+    covered: Tensor  # (*batch,), where nothing is left outside the sample
+    enough: Tensor  # (*batch,), where one more outcome than draws leaves room for the baseline

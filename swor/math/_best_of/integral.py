@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_inspect
-from swor.math._best_of.interface import Draws
+from swor.math._best_of import Draws
 from swor.math._integral import integrand, nodes_for
 
 LARGEST_PART = 2**22  # numbers in the series that are kept for a part of the batch

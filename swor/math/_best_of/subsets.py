@@ -25,7 +25,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.math._best_of.interface import Draws
+from swor.math._best_of import Draws
 from swor.math._subset_tables import Level
 from swor.math._subsets import recursion, tables
 

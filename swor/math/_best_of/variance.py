@@ -22,8 +22,8 @@ from math import comb
 import torch
 from torch import Tensor
 
+from swor.math._best_of import Draws
 from swor.math._best_of.integral import Factors, constant, factors_of, more, parts
-from swor.math._best_of.interface import Draws
 
 
 def variance(draws: Draws, f: Tensor, m: int) -> Tensor:

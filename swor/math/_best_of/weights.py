@@ -29,8 +29,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math._best_of import integral, subsets
-from swor.math._best_of.interface import Draws
+from swor.math._best_of import Draws, integral, subsets
 from swor.math._best_of.variance import variance
 from swor.math._interface import OVERWHELMING
 from swor.math.ratios import complete

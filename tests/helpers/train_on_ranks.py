@@ -56,7 +56,7 @@ def main() -> None:
     run = tiny_trainer.trainer(
         given.folder,
         make_args=shard_on_cpu,
-        max_completion_length=12,
+        max_completion_length=24,
         **settings(given.kind),
     )
     run.train(resume_from_checkpoint=given.resume)

@@ -38,7 +38,7 @@ LAYERS = [
 """From the bottom to the top. A package imports from itself and from the rows below its own."""
 
 LONGEST_CHAIN = 14  # of modules of swor that import one another
-MOST_MODULES = 90  # of the wheel, besides the __init__ of packages
+MOST_MODULES = 100  # of the wheel, besides the __init__ of packages
 REACHES_INSIDE = {
     # A measurement that takes days continues the running sums of swor.gradient_moments.
     ("reproduction/harness/measurements.py", "swor.diagnostics._streaming"),

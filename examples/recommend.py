@@ -21,23 +21,27 @@ from swor.integrations.transformers import Catalogue, completion_log_probs, samp
 
 LEVELS, CODES, ITEMS, BOUGHT, TASTES = 3, 8, 60, 2, 4
 SEPARATOR = LEVELS * CODES
+TEST_USERS = 1_000_000  # a seed that no training has
 OPTIONS = {"eos_token_id": []}  # all items have LEVELS tokens: nothing has to end them
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 class Shop:
     """Items with tokens and tastes; users buy what they like and rate what they are recommended."""
 
     def __init__(self, generator: torch.Generator) -> None:
-        self.generator = generator
         chosen = torch.randperm(CODES**LEVELS, generator=generator)[:ITEMS]
         codes = torch.stack([chosen // CODES**level % CODES for level in range(LEVELS)], dim=-1)
         self.tokens = codes + CODES * torch.arange(LEVELS)  # (ITEMS, LEVELS)
         self.taste = torch.randn(ITEMS, TASTES, generator=generator)
         self.catalogue = Catalogue(self.tokens.tolist())
 
-    def users(self, count: int) -> tuple[Tensor, Tensor]:
+    def users(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """What users bought, as prompts, and how they would rate every item, (count, ITEMS)."""
-        likes = torch.randn(count, TASTES, generator=self.generator) @ self.taste.T
+        likes = torch.randn(count, TASTES, generator=generator) @ self.taste.T
         bought = likes.topk(BOUGHT).indices
         prompts = self.tokens[bought].flatten(1)
         rating = likes.sigmoid().scatter(-1, bought, 0.0)  # nobody buys the same twice
@@ -88,7 +92,7 @@ def gradient(model: GPT2LMHeadModel, value: Tensor) -> Tensor:
 
 def show_bias(shop: Shop, repeats: int) -> None:
     """The distance of the mean gradient from the exact one, in lengths of the exact one."""
-    model, (prompts, rating) = make_model(), shop.users(16)
+    model, (prompts, rating) = make_model(), shop.users(16, seeded(0))
     exact = gradient(model, exact_loss(model, shop, prompts, rating))
     for name, way in (("with the catalogue", loss), ("without it", common_loss)):
         drawn = torch.stack(
@@ -99,26 +103,29 @@ def show_bias(shop: Shop, repeats: int) -> None:
         print(f"drawn with the catalogue, scored {name}: bias {bias:.3f} (noise {noise:.3f})")
 
 
-def train(shop: Shop, way: Callable[..., Tensor], steps: int) -> float:
-    """The expected rating of a recommendation after training."""
-    torch.manual_seed(0)
-    model = make_model()
+def train(shop: Shop, way: Callable[..., Tensor], steps: int, seed: int) -> float:
+    """The expected rating of a recommendation after training; a seed has the same users for every way."""
+    torch.manual_seed(seed)
+    model, users = make_model(), seeded(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(steps):
         optimizer.zero_grad()
-        way(model, shop, *shop.users(32), 4).backward()
+        way(model, shop, *shop.users(32, users), 4).backward()
         optimizer.step()
     with torch.no_grad():
-        return -exact_loss(model, shop, *shop.users(500)).item()
+        return -exact_loss(model, shop, *shop.users(500, seeded(TEST_USERS))).item()
 
 
-def main(steps: int = 200, repeats: int = 200) -> None:
+def main(steps: int = 200, repeats: int = 200, seeds: int = 3) -> None:
     torch.manual_seed(0)
-    shop = Shop(torch.Generator().manual_seed(0))
+    shop = Shop(seeded(0))
     show_bias(shop, repeats)
     for name, way in (("with the catalogue", loss), ("without it", common_loss)):
-        print(f"{steps} steps, scored {name}: expected rating {train(shop, way, steps):.3f}")
-    _, rating = shop.users(500)
+        ratings = [train(shop, way, steps, seed) for seed in range(seeds)]
+        by_seed = ", ".join(f"{rating:.3f}" for rating in ratings)
+        mean = sum(ratings) / seeds
+        print(f"{steps} steps, scored {name}: expected rating {mean:.3f} (by seed: {by_seed})")
+    _, rating = shop.users(500, seeded(TEST_USERS))
     print(
         f"the best item for everyone: {rating.amax(-1).mean():.3f}, any item: {rating.mean():.3f}"
     )

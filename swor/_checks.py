@@ -61,12 +61,38 @@ def _range(x: Tensor) -> tuple[float, float]:
     return least.item(), most.item()
 
 
+def kind(given: object) -> str:
+    """Name what was given, for messages: by its type, since the value may fill a screen."""
+    if isinstance(given, Tensor):
+        return f"a tensor of shape {tuple(given.shape)}"
+    if given is None:
+        return "None"
+    name, module = type(given).__name__, type(given).__module__.partition(".")[0]
+    named = name if module in ("builtins", "__main__") else f"{module}.{name}"
+    return f"{'an' if named[0] in 'aeiou' else 'a'} {named}"
+
+
+def check_tensor(name: str, given: object, dtype: torch.dtype = torch.float32) -> None:
+    """Check that an argument is a tensor, and not sparse; ``dtype`` is that of the remedy."""
+    if not isinstance(given, Tensor):
+        raise TypeError(
+            f"{name} is {kind(given)}; expected a tensor. Convert it, for instance with "
+            f"torch.as_tensor({name}, dtype={dtype})."
+        )
+    if given.layout is not torch.strided:
+        raise TypeError(
+            f"{name} is sparse ({given.layout}); expected a dense tensor. Convert it with "
+            f"{name}.to_dense()."
+        )
+
+
 def check_log_probs(name: str, log_p: Tensor) -> None:
     """Check that log-probabilities are floating-point and have at least one, non-empty axis."""
-    if not log_p.is_floating_point():
+    check_tensor(name, log_p)
+    if log_p.dtype not in TOLERANCE:
         raise TypeError(
-            f"{name} has dtype {log_p.dtype}; expected log-probabilities in floating point. "
-            f"Convert it, for instance with {name}.float()."
+            f"{name} has dtype {log_p.dtype}; expected log-probabilities in floating point, in float16, "
+            f"bfloat16, float32 or float64. Convert it, for instance with {name}.float()."
         )
     if log_p.dim() < 1 or log_p.shape[-1] < 1:
         raise ValueError(
@@ -126,7 +152,10 @@ def check_shape(name: str, given: Tensor, expected: tuple[int, ...], why: str) -
 def check_count(name: str, count: object, most: int | None = None) -> None:
     """Check that a number of samples is an integer from 1 to ``most``."""
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{name} is {count!r}; expected an integer, such as 4.")
+        whole = hasattr(count, "__index__") and not isinstance(count, bool)  # of NumPy or a tensor
+        given = f"{name} is {kind(count)}" if whole else f"{name} is {count!r}"
+        cure = f"Convert it with int({name})." if whole else "Give a Python int, such as 4."
+        raise TypeError(f"{given}; expected an integer. {cure}")
     if count < 1 or (most is not None and count > most):
         limit = "at least 1" if most is None else f"from 1 to {most}"
         raise ValueError(f"{name} is {count}; expected {limit}.")
@@ -154,9 +183,14 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
     if not 1.0 - tolerance <= least <= most <= 1.0 + tolerance:
         right = (total - 1.0).abs() <= tolerance
         given = float(total[~right].flatten()[0])
+        near = abs(given - 1.0) < TOLERANCE[torch.float32]
+        shown = (
+            f"1 {'+' if given > 1.0 else '-'} {abs(given - 1.0):.1e}" if near else f"{given:.6g}"
+        )
         raise ValueError(
-            f"the probabilities of an element of the batch sum to {given:.6g}; expected 1. "
-            "Normalise with torch.log_softmax(logits, -1), and check the logits for NaN."
+            f"the probabilities of an element of the batch sum to {shown}; expected 1, up to {tolerance:.0e} "
+            f"in {dtype}. Normalise with torch.log_softmax(logits, -1), in the same precision, and check "
+            "the logits for NaN."
         )
 
 

@@ -18,12 +18,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, SupportsFloat
 
 import torch
 from torch import Tensor
 
-from swor._checks import check_finite, check_same, check_shape
+from swor._checks import (
+    check_finite,
+    check_same,
+    check_shape,
+    check_tensor,
+    kind,
+)
+from swor.math._off_policy import LogRatios, off_policy
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
 
@@ -108,6 +115,9 @@ class Weights:
         baseline_weights: the baseline weights $M_{ss'}$, row s, column s', (*batch, k, k); None if the
             rule has no built-in baseline.
         log_p: the log-probability of each sample, with gradient, (*batch, k).
+        log_ratios: returns $\log (w_s / q_s)$, (*batch, k), and $\log (M_{ss'} / q_{s'})$, (*batch, k, k)
+            or None, of the distribution sampled from, $q$; None if the rule has no other form of its weights.
+            An off-policy loss needs it where a weight underflows.
 
     >>> import swor
     >>> log_probs = torch.tensor([0.5, 0.3, 0.2]).log().requires_grad_()
@@ -119,6 +129,7 @@ class Weights:
     weight: Tensor
     baseline_weights: Tensor | None
     log_p: Tensor
+    log_ratios: LogRatios | None = field(default=None, repr=False)
 
     def mean(self, cost: Tensor) -> Tensor:
         r"""Return the estimate of the expected cost, $\sum_s w_s f_s$, (*batch,)."""
@@ -189,15 +200,14 @@ class Weights:
         """
         check_numbers("log_p", log_p, self.weight, "the weights")
         check_finite("log_p", log_p, minus_infinity=True)
-        # The ratio may exceed the range of float32 where its product with a weight does not.
-        wide = torch.float32 if log_p.device.type == "mps" else torch.float64
-        ratio = torch.exp(log_p.detach().to(wide) - self.log_p.detach().to(wide))
-        ratio = ratio.masked_fill(self.log_p == -torch.inf, 0.0)
-        weight, rows = _times(self.weight, ratio), self.baseline_weights
-        return Weights(weight, None if rows is None else _times(rows, ratio.unsqueeze(-2)), log_p)
+        weight, rows = off_policy(
+            self.weight, self.baseline_weights, self.log_p.detach(), log_p.detach(), self.log_ratios
+        )
+        return Weights(weight, rows, log_p)
 
-    def _subtract(self, cost: Tensor, baseline: str | float | Tensor) -> Tensor:
+    def _subtract(self, cost: Tensor, baseline: object) -> Tensor:
         if isinstance(baseline, Tensor):
+            check_tensor("baseline", baseline, cost.dtype)
             check_same("baseline", baseline, "cost", cost)
             if not _broadcasts(baseline.shape, cost.shape):
                 raise ValueError(
@@ -213,9 +223,10 @@ class Weights:
                     "broadcasts to the cost (0.0 means none)."
                 )
             return self._baseline(cost)
-        if not math.isfinite(baseline):
-            raise ValueError(f"baseline is {baseline}; expected a finite number. Use 0.0 for none.")
-        return torch.full_like(cost, baseline)
+        number = baseline if isinstance(baseline, (int, float)) else _number(baseline, cost.dtype)
+        if not math.isfinite(number):
+            raise ValueError(f"baseline is {number}; expected a finite number. Use 0.0 for none.")
+        return torch.full_like(cost, number)
 
     def _used(self, cost: Tensor) -> Tensor:
         """Return costs in the precision of the weights, with 0 for outcomes of probability 0."""
@@ -235,20 +246,25 @@ def without_impossible(cost: Tensor, log_p: Tensor) -> Tensor:
 
 def check_numbers(name: str, given: Tensor, like: Tensor, like_name: str) -> None:
     """Check that there is one number for every sample, of the same precision and on the same device."""
+    check_tensor(name, given, like.dtype)
     check_shape(name, given, tuple(like.shape), "one number for every sample")
     check_same(name, given, like_name, like)
-
-
-def _times(weights: Tensor, ratio: Tensor) -> Tensor:
-    """Return the product in the precision of the weights; 0 where a weight is, whatever the ratio is."""
-    product = torch.where(weights == 0.0, 0.0, weights.to(ratio.dtype) * ratio)
-    return product.to(weights.dtype)
 
 
 def score(log_p: Tensor) -> Tensor:
     r"""Return $\log p - \bot(\log p)$: zero, with the gradient of $\log p$, or no gradient if p is 0."""
     log_p = log_p.clamp(min=torch.finfo(log_p.dtype).min)  # which has no gradient at −inf
     return log_p - log_p.detach()
+
+
+def _number(baseline: object, dtype: torch.dtype) -> float:
+    """Return a baseline that is a number of another kind, such as one of NumPy, as a float."""
+    if isinstance(baseline, SupportsFloat) and getattr(baseline, "shape", None) == ():
+        return float(baseline)
+    raise TypeError(
+        f"baseline is {kind(baseline)}; expected 'built-in', a number (0.0 means none) or a tensor "
+        f"that broadcasts to the cost, such as torch.as_tensor(baseline, dtype={dtype})."
+    )
 
 
 def _broadcasts(shape: torch.Size, target: torch.Size) -> bool:

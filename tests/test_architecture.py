@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm")
 LAYERS = [
     ["swor._checks"],
-    ["swor.types"],
     ["swor.math"],
+    ["swor.types"],
     ["swor.samplers"],
     ["swor.rules"],
     ["swor.estimators"],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 from problems import log_probabilities, seeded
-from torch.distributions import Categorical, Normal
+from torch.distributions import Categorical, Normal, OneHotCategorical
 
 import swor
 
@@ -22,6 +23,24 @@ def with_entry(value, index=(0, 1)):
     bad = LOG_PROBS.clone()
     bad[index] = value
     return bad
+
+
+class Coins:
+    """Three tosses of a coin, with mistakes."""
+
+    length = 3
+
+    def __init__(self, end=None, rows=lambda beams: torch.full((beams, 2), 0.5).log()):
+        self.end, self.rows = end, rows
+
+    def start(self):
+        return 1
+
+    def step(self, state):
+        return self.rows(state), state
+
+    def select(self, state, parents, symbols):
+        return parents.shape[-1]
 
 
 BAD = {
@@ -168,6 +187,56 @@ BAD = {
         lambda: swor.murthy_variance(swor.gumbel_top_k(LOG_PROBS, 1), COST[:, :1]),
         "k = 1; expected k >= 2",
     ),
+    "sum that looks like 1": (
+        lambda: swor.gumbel_top_k(LOG_PROBS + 2e-6, 2),
+        "sum to 1 . 2.0e-06; expected 1, up to 1e-06 in torch.float64.*in the same precision",
+    ),
+    "float8": (
+        lambda: swor.gumbel_top_k(LOG_PROBS.to(torch.float8_e4m3fn), 2),
+        "log_probs has dtype torch.float8_e4m3fn; expected .*log_probs.float",
+    ),
+    "sparse": (
+        lambda: swor.with_replacement(LOG_PROBS.to_sparse(), 2),
+        "log_probs is sparse .torch.sparse_coo.; expected a dense tensor.*to_dense",
+    ),
+    "k of NumPy": (
+        lambda: swor.gumbel_top_k(LOG_PROBS, numpy.int64(2)),
+        r"k is a numpy.int64; expected an integer. Convert it with int.k",
+    ),
+    "k is a tensor": (
+        lambda: swor.gumbel_top_k(LOG_PROBS, torch.tensor(2)),
+        "k is a tensor of shape ..; expected an integer. Convert it with int.k",
+    ),
+    "a baseline of NumPy": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, baseline=COST.numpy()),
+        "baseline is a numpy.ndarray; expected 'built-in', a number .*torch.as_tensor",
+    ),
+    "no baseline": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, baseline=None),
+        "baseline is None; expected 'built-in', a number .0.0 means none.",
+    ),
+    "a tensor is no distribution": (
+        lambda: swor.sample(LOG_PROBS, 2),
+        r"the distribution is a tensor of shape .2, 5.; expected Categorical.*gumbel_top_k",
+    ),
+    "an end that is no symbol": (
+        lambda: swor.stochastic_beam_search(Coins(end=2), 2),
+        "the model has the end symbol 2 and 2 symbols; expected one of 0 to 1, or None",
+    ),
+    "an end that is no symbol, independent": (
+        lambda: swor.ancestral_sample(Coins(end=-1), 2),
+        "the model has the end symbol -1 and 2 symbols",
+    ),
+    "a step that forgets the beams": (
+        lambda: swor.beam_search(Coins(rows=lambda beams: torch.zeros(3, 2)), 2),
+        r"step returned log-probabilities of shape .3, 2.; expected .*batch, 1, symbols",
+    ),
+    "a step of another dtype": (
+        lambda: swor.DistinctSequences(
+            Coins(rows=lambda beams: torch.zeros(beams, 2).int())
+        ).draw(),
+        "log_probs has dtype torch.int32; expected .*floating point",
+    ),
     "a distribution of another kind": (
         lambda: swor.sample(Normal(0.0, 1.0), 2),
         "expected Categorical, OneHotCategorical, Bernoulli",
@@ -179,6 +248,71 @@ BAD = {
         "10.30 outcomes; expected at most",
     ),
 }
+
+
+COSTS = {
+    "numpy": (COST.numpy(), "a numpy.ndarray"),
+    "list": (COST.tolist(), "a list"),
+    "None": (None, "None"),
+    "number": (1.0, "a float"),
+}
+USES = {
+    "loss": lambda cost: swor.unordered_set(DISTINCT).loss(cost),
+    "mean": lambda cost: swor.unordered_set(DISTINCT).mean(cost),
+    "baseline": lambda cost: swor.unordered_set(DISTINCT).baseline(cost),
+    "best_of": lambda cost: swor.best_of(DISTINCT, 2).loss(cost),
+    "best_of_independent": lambda cost: swor.best_of_independent(INDEPENDENT, 2).mean(cost),
+    "log_success": lambda cost: swor.log_success(DISTINCT, 2).loss(cost),
+    "log_success_independent": lambda cost: swor.log_success_independent(INDEPENDENT, cost),
+    "murthy_variance": lambda cost: swor.murthy_variance(DISTINCT, cost),
+    "advantages": lambda cost: swor.advantages(DISTINCT.log_p, cost),
+    "group_statistics": lambda cost: swor.group_statistics(DISTINCT, cost),
+    "batch_mean": lambda cost: swor.batch_mean(cost),
+    "MovingAverage": lambda cost: swor.MovingAverage()(cost),
+    "exact": lambda cost: swor.exact(lambda x: cost, Categorical(logits=LOG_PROBS)),
+    "exact_best_of": lambda cost: swor.exact_best_of(
+        lambda x: cost, Categorical(logits=LOG_PROBS), 2
+    ),
+}
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("use", USES)
+def test_costs_that_are_no_tensor(use, cost):
+    given, named = COSTS[cost]
+    with pytest.raises(TypeError, match=rf"is {named}; expected a tensor.*torch.as_tensor\("):
+        USES[use](given)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("name", swor.ESTIMATORS)
+def test_functions_that_return_no_tensor(name, cost):
+    dist = OneHotCategorical(logits=LOG_PROBS[:, :2])
+    given, named = COSTS[cost]
+    with pytest.raises(TypeError, match=f"is {named}; expected a tensor"):
+        swor.ESTIMATORS[name].make(dist)(lambda x: given, dist, 2)
+
+
+def test_the_sum_over_a_domain_needs_a_number_for_every_outcome():
+    with pytest.raises(ValueError, match=r"f\(x\) has shape .2, 1.; expected .2, 5."):
+        swor.exact(lambda x: torch.ones(2, 1), Categorical(logits=LOG_PROBS))
+
+
+def test_numbers_of_numpy_are_baselines():
+    weights = swor.unordered_set(DISTINCT)
+    for number in (numpy.float32(1.0), numpy.array(1.0), numpy.int64(1)):
+        assert torch.equal(weights.loss(COST, baseline=number), weights.loss(COST, baseline=1.0))
+
+
+def test_an_unknown_estimator_has_near_names():
+    with pytest.raises(KeyError) as caught:
+        swor.ESTIMATORS["unorderd_set"]
+    message = str(caught.value)
+    assert message.startswith("there is no estimator 'unorderd_set' (do you mean 'unordered_set'")
+    assert "importance_weighted" in message and caught.value.args[0] == "unorderd_set"
+    assert "unorderd_set" not in swor.ESTIMATORS and swor.ESTIMATORS.get("unorderd_set") is None
+    with pytest.raises(ValueError, match=r"do you mean 'relax'.*A callable"):
+        swor.gradient_moments("relaxx", torch.sum, Categorical(logits=LOG_PROBS), [])
 
 
 @pytest.mark.parametrize("case", BAD)

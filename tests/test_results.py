@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -32,3 +36,76 @@ def test_a_page_has_the_numbers_of_its_tables(table: Path) -> None:
     assert rows
     missing = [row for row in rows if row not in page]
     assert not missing, f"the page of {table} lacks these rows: {missing}"
+
+
+def rows_of(path: str) -> list[dict[str, str]]:
+    with (RESULTS / path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def text_of(path: str) -> str:
+    return " ".join((RESULTS.parent / path).read_text(encoding="utf-8").split())
+
+
+def test_the_lead_in_the_large_domain_of_the_vae() -> None:
+    by_epoch: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for row in rows_of("vae/curves.csv"):
+        if row["dims"] == "20" and row["split"] == "valid":
+            leads = row["estimator"] in ("unordered_set", "rloo")
+            by_epoch[row["epoch"]].append((leads, float(row["negative_elbo"])))
+    lead = [
+        min(x for leads, x in values if not leads) - max(x for leads, x in values if leads)
+        for values in by_epoch.values()
+    ]
+    assert f"by {min(lead):.1f} to {max(lead):.1f} nats" in text_of("results/vae/README.md")
+
+
+def test_what_distinct_samples_save_for_the_best_of_m() -> None:
+    table = {
+        (row["estimator"], int(row["k"])): row
+        for row in rows_of("best_of/exact/variances.csv")
+        if row["entropy"] == "high" and row["estimator"] in ("distinct", "fewer", "centred")
+    }
+    for name, words in (("value", "of the value"), ("gradient", "of that of the gradient")):
+        saved = []
+        for k in (3, 4, 5):
+            others = [float(row[f"{name}_variance"]) for (e, n), row in table.items() if n == k]
+            saved.append(100 - 100 * min(others) / sorted(others)[1])
+        share = f"{min(saved):.0f} to {max(saved):.0f} %"
+        page = text_of("docs/best_of.md")
+        assert f"{share} of the variance {words}" in page or f"{share} {words}" in page
+
+
+def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:
+    by_step: dict[str, list[float]] = defaultdict(list)
+    for row in rows_of("lm/curves.csv"):
+        first = row["metric"] == "duplicates" and int(row["step"]) <= 100
+        if first and row["estimator"] == "rloo":
+            by_step[row["step"]].append(100 * float(row["value"]))
+    mean, single = max(map(fmean, by_step.values())), max(map(max, by_step.values()))
+    page = text_of("results/lm/README.md")
+    assert f"at most {mean:.1f} %" in page and f"({single:.1f} % in a single run)" in page
+
+
+def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:
+    found = {}
+    for part, last in (("start", 1500), ("tsp20", 5000), ("tsp10", 200)):
+        runs: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for row in rows_of(f"tsp/{part}/gaps.csv"):
+            if 0.75 * last <= int(row["steps"]) <= last:
+                runs[row["estimator"], row["seed"]].append(float(row["gap"]))
+        for (name, _), gaps in runs.items():
+            family = "risk" if "risk" in name else "batch" if "batch" in name else "others"
+            change = fmean(abs(b - a) for a, b in pairwise(gaps))
+            found.setdefault((part, family), []).append(change)
+    page = text_of("results/tsp/README.md")
+    every = [x for (part, _), xs in found.items() for x in xs if part == "tsp10"]
+    others, risk = found["tsp20", "others"], found["tsp20", "risk"]
+    for words in (
+        f"up to {max(found['start', 'others']):.2f} points from the trained model",
+        f"(the batch mean: {max(found['start', 'batch']):.2f})",
+        f"by {min(others):.2f} to {max(others):.2f} points from the beginning",
+        f"(the batch mean: {found['tsp20', 'batch'][0]:.2f}, RISK: {min(risk):.1f} to {max(risk):.1f})",
+        f"by {min(every):.2f} to {max(every):.2f} points at 10 nodes",
+    ):
+        assert words in page, words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -58,9 +59,57 @@ def test_an_off_policy_loss_of_a_probability_that_float32_cannot_represent():
     assert loss.item() == pytest.approx(3.0, rel=1e-3)  # its weight is subnormal
     loss.sum().backward()
     assert log_p.grad.isfinite().all()
-    even_less = log_q - torch.tensor([0.0, 0.0, 50.0, 700.0])
-    sample = Sample(torch.arange(4)[None], even_less, nothing, scheme="without_replacement")
-    assert swor.unordered_set(sample).loss(f, log_p=log_p).isfinite().all()
+
+
+EVEN_LESS = torch.tensor([[math.log(0.5), math.log(0.5), -150.0, -800.0]])  # exp is 0 in float32
+TARGET = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_off_policy_loss_of_a_weight_that_underflows(dtype):
+    nothing = torch.full((1,), -torch.inf, dtype=dtype)
+    log_q, log_p = EVEN_LESS.to(dtype), TARGET.to(dtype, copy=True).requires_grad_()
+    f = torch.tensor([[1.0, 2.0, 3.0, 4.0]], dtype=dtype)
+    whole = Sample(torch.arange(4)[None], log_q, nothing, scheme="without_replacement")
+    loss = swor.unordered_set(whole).loss(f, log_p=log_p)
+    assert loss.item() == pytest.approx(3.0, rel=1e-6)
+    loss.sum().backward()
+    assert log_p.grad.isfinite().all()
+    log_p.grad = None
+    swor.unordered_set(whole).loss(f, log_p=log_p, baseline=3.0).sum().backward()
+    torch.testing.assert_close(log_p.grad, log_p.detach().exp() * (f - 3.0))
+
+
+def test_off_policy_weights_in_log_space_are_those_of_the_product():
+    """A rest of e^-120 is below float32, too; in float64 the product is right."""
+    log_q = torch.tensor([[math.log(0.5), math.log(0.5), -110.0, -115.0]])
+    rest = torch.tensor([-120.0])
+    log_p = torch.tensor([[-1.0, -1.0, -100.0, -95.0]])
+    single = Sample(torch.arange(4)[None], log_q, rest, scheme="without_replacement")
+    double = replace(single, log_p=log_q.double(), log_rest=rest.double())
+    found = swor.unordered_set(single).off_policy(log_p + 90.0 * (log_p < -2))
+    expected = swor.unordered_set(double).off_policy((log_p + 90.0 * (log_p < -2)).double())
+    torch.testing.assert_close(found.weight.double(), expected.weight, rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        found.baseline_weights.double(), expected.baseline_weights, rtol=1e-4, atol=0
+    )
+
+
+@pytest.mark.parametrize("rule", [swor.raj, swor.sum_and_sample, swor.risk])
+def test_other_rules_refuse_a_weight_that_underflows(rule):
+    nothing = torch.full((1,), -torch.inf)
+    whole = Sample(torch.arange(4)[None], EVEN_LESS, nothing, scheme="without_replacement")
+    with pytest.raises(ValueError, match=r"weight below 1e-38.*float64, or use swor.unordered_set"):
+        rule(whole).loss(torch.ones(1, 4), log_p=TARGET)
+
+
+def test_an_off_policy_weight_that_overflows_is_refused():
+    sample = swor.Sample(torch.arange(2), torch.tensor([-60.0, -1.0]), scheme="with_replacement")
+    log_p = torch.tensor([-1.0, -1.0])
+    with pytest.raises(
+        ValueError, match=r"e.59 times as probable under log_p.*nearer to each other"
+    ):
+        swor.rloo(sample).loss(torch.ones(2), log_p=log_p)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

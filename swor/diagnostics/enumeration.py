@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_count
+from swor._checks import check_count, check_shape, check_tensor
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
 from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
 from swor.estimators.score_function import Rule
 from swor.math._best_of.weights import ascending
-from swor.samplers._inversion import wide_dtype
+from swor.math._double import wide_dtype
 from swor.samplers.distributions import support
-from swor.types import Cost, Scheme, Weights
+from swor.types import Cost, Sample, Scheme, Weights, without_impossible
 
 
 def exact(f: Cost, dist: Distribution) -> Tensor:
@@ -44,8 +44,15 @@ def exact(f: Cost, dist: Distribution) -> Tensor:
     tensor(0.3000)
     """
     domain = support(dist)
-    p = domain.log_p.exp()
-    return (p * f(domain.value)).sum(-1)
+    cost = f(domain.value)
+    _check_values(cost, domain)
+    return (domain.log_p.exp() * without_impossible(cost, domain.log_p)).sum(-1)
+
+
+def _check_values(values: Tensor, domain: Sample) -> None:
+    """Check that a function gives one number for every outcome."""
+    check_tensor("f(x)", values, domain.log_p.dtype)
+    check_shape("f(x)", values, tuple(domain.log_p.shape), "one number for every outcome")
 
 
 class ExactMoments(NamedTuple):
@@ -116,7 +123,9 @@ def exact_moments(
             "moments of one element at a time."
         )
     domain = support(dist)
-    cost = f(domain.value).to(domain.log_p.dtype)
+    cost = f(domain.value)
+    _check_values(cost, domain)
+    cost = cost.to(domain.log_p.dtype)
     p, values = domain.log_p.detach().exp(), cost.detach()
     mean_cost = (p * values).sum()
     drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)
@@ -251,6 +260,7 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     check_count("m", m)
     domain = support(dist)
     value = f(domain.value)
+    _check_values(value, domain)
     order = ascending((value if largest else -value).detach(), domain.log_p.detach())
     # The power m multiplies the rounding of a sum of 1 by m, so it must be 1 in double precision.
     p = domain.log_p.to(wide_dtype(value.device)).softmax(-1).gather(-1, order)

@@ -140,12 +140,11 @@ def lookup(estimator: str | EstimatorLike) -> EstimatorLike:
     """Return an estimator, given its name in ESTIMATORS or the estimator itself."""
     if not isinstance(estimator, str):
         return estimator
-    if estimator not in ESTIMATORS:
-        raise ValueError(
-            f"there is no estimator {estimator!r}; expected one of {', '.join(ESTIMATORS)}, or a "
-            "callable (f, dist, k, *, generator) -> (*batch,)."
-        )
-    return ESTIMATORS[estimator]
+    try:
+        return ESTIMATORS[estimator]
+    except KeyError as error:
+        callable_too = "A callable (f, dist, k, *, generator) -> (*batch,) will do too."
+        raise ValueError(f"{error} {callable_too}") from None
 
 
 def _check_parameters(parameters: Sequence[Tensor]) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_k, check_same, check_shape, may_validate
+from swor._checks import check_finite, check_k, check_same, check_shape, check_tensor, may_validate
 from swor.samplers._race import gumbel_like
 from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
@@ -30,8 +30,10 @@ def evaluate_relaxed(variables: Factorized, f: Cost, y: Tensor) -> Tensor:
 
 
 def _checked(variables: Factorized, cost: Tensor, k: int) -> Tensor:
+    check_tensor("the cost", cost, variables.log_probs.dtype)
     check_shape("the cost", cost, (*variables.batch, k), "one number for every value given to f")
     check_same("the cost", cost, "the log-probabilities", variables.log_probs)
+    check_finite("the cost", cost)
     return cost
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributions import Distribution
 
+from swor._checks import TOLERANCE, check_tensor
 from swor.math._logspace import working_dtype
 from swor.samplers.distributions import factorized, sample
 from swor.types import Cost
@@ -175,10 +176,21 @@ def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -
         | learning (Williams, 1992)
         | https://doi.org/10.1007/BF00992696
     """
+    check_costs(cost)
     own = cost.mean(-1, keepdim=True)
     total, count = _total(own, group)
     others = count - 1.0
     return torch.where(others > 0.0, (total - own) / others, 0.0).to(own.dtype)
+
+
+def check_costs(cost: Tensor) -> None:
+    """Check that costs are a dense tensor of floating-point numbers with a sample axis."""
+    check_tensor("cost", cost)
+    if cost.dtype not in TOLERANCE or cost.dim() < 1:
+        raise TypeError(
+            f"cost has dtype {cost.dtype} and shape {tuple(cost.shape)}; expected floating point, "
+            "(*batch, k). Convert it, for instance with cost.float()."
+        )
 
 
 def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, Tensor]:
@@ -288,6 +300,7 @@ class MovingAverage(nn.Module):
             cost: (*batch, k)
             group: the processes whose costs are averaged; None for this process alone.
         """
+        check_costs(cost)
         before = self.average.to(cost).clone()
         total, count = _total(cost.detach(), group)
         mean = (total / count).to(self.average)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import partial
 
 from torch.distributions import Distribution
@@ -214,7 +215,26 @@ _CALLABLES = {
     "vimco": Estimator(False, "Mnih and Rezende (2016)", vimco, proof="enumeration"),
 }
 
-ESTIMATORS: dict[str, Estimator] = {**_RULES, **_BASELINES, **_CALLABLES}
+
+class UnknownEstimatorError(KeyError):
+    """There is no estimator of this name; the message has the near names, and all others."""
+
+    def __str__(self) -> str:
+        """Return the message, which a KeyError would quote."""
+        name, names = self.args
+        near = get_close_matches(str(name), names)
+        guess = f" (do you mean {' or '.join(map(repr, near))}?)" if near else ""
+        return f"there is no estimator {name!r}{guess}; expected one of {', '.join(names)}."
+
+
+class Registry(dict[str, Estimator]):
+    """Estimators by name, with an error for other names that lists those."""
+
+    def __missing__(self, name: object) -> Estimator:
+        raise UnknownEstimatorError(name, tuple(self))
+
+
+ESTIMATORS: dict[str, Estimator] = Registry({**_RULES, **_BASELINES, **_CALLABLES})
 """All estimators by name.
 
 A name is the same in this table, as a function of ``swor``, in CSV files, in figures and on the command

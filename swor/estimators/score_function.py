@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from swor._checks import check_tensor
 from swor.estimators.baselines import (
     BUILT_IN,
     Baseline,
@@ -74,6 +75,7 @@ class ScoreFunctionEstimator:
         """
         drawn = draw(self.scheme, dist, k, generator)
         cost = f(drawn.value)
+        check_tensor("cost", cost, drawn.log_p.dtype)
         inputs = BaselineInputs(
             cost,
             sampled=partial(sampled_baseline, f, dist, generator=generator),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_shape
+from swor._checks import check_finite
 from swor.samplers.distributions import sample
-from swor.types import Cost, score
+from swor.types import Cost, check_numbers, score
 
 
 def vimco(
@@ -44,7 +44,8 @@ def vimco(
     """
     drawn = sample(dist, k, replacement=True, generator=generator)
     terms = log_f(drawn.value)
-    check_shape("log_f", terms, tuple(drawn.log_p.shape), "one number for every sample")
+    check_numbers("log_f", terms, drawn.log_p, "the log-probabilities")
+    check_finite("log_f", terms, minus_infinity=True)
     bound = terms.logsumexp(-1) - math.log(k)
     advantage = bound.detach().unsqueeze(-1) - _without_own(terms.detach())
     return bound + (score(drawn.log_p) * advantage).sum(-1)

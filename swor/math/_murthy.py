@@ -24,6 +24,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from swor.math._double import wide_dtype
 from swor.math._integral import integrand, log_excess
 from swor.math._interface import interior
 from swor.math.ratios import complete, first_and_second_draw
@@ -31,7 +32,7 @@ from swor.math.ratios import complete, first_and_second_draw
 
 @torch.no_grad()
 def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
-    r"""$v_{ij} = p_i p_j (R_{ij} - R_i R_j)$ of each pair, in float64, never negative.
+    r"""$v_{ij} = p_i p_j (R_{ij} - R_i R_j)$ of each pair, in double precision, never negative.
 
     Args:
         log_p: (*batch, k)
@@ -44,7 +45,8 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
     tensor([[0.0000, 0.0600],
             [0.0600, 0.0000]], dtype=torch.float64)
     """
-    log_p, log_rest = log_p.double(), None if log_rest is None else log_rest.double()
+    wide = wide_dtype(log_p.device)
+    log_p, log_rest = log_p.to(wide), None if log_rest is None else log_rest.to(wide)
     first, second = first_and_second_draw(log_p, log_rest)
     inner = interior(*complete(log_p, log_rest)[:2])
     joint = first.unsqueeze(-1) * second
@@ -62,8 +64,9 @@ def murthy(log_p: Tensor, log_rest: Tensor | None, f: Tensor) -> Tensor:
         log_rest: (*batch,), or None for log(1 − Σp).
         f: (*batch, k)
     """
-    difference = f.double().unsqueeze(-1) - f.double().unsqueeze(-2)
     pairs = variance_of_pairs(log_p, log_rest)
+    wide = f.to(pairs.dtype)
+    difference = wide.unsqueeze(-1) - wide.unsqueeze(-2)
     return (0.5 * (pairs * difference.square()).sum((-1, -2))).to(f.dtype)
 
 

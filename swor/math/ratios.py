@@ -18,6 +18,7 @@ from swor._checks import (
     check_not_nan,
     check_same,
     check_shape,
+    check_tensor,
 )
 from swor.math import _integral, _orderings, _subsets
 from swor.math._blocks import in_blocks, split
@@ -87,6 +88,7 @@ def log_prob_set(
         | (Kool et al., 2020), equation (6)
         | https://arxiv.org/abs/2002.06043
     """
+    check_log_probs("log_p", log_p)
     module = METHODS[_choose(method, log_p.shape[-1])]
     full, rest, log_total = complete(log_p, log_rest)
     full, rest = full - log_total.unsqueeze(-1), rest - log_total
@@ -155,6 +157,7 @@ def leave_one_out(
         | (Kool et al., 2020), definition 1 and equation (18)
         | https://arxiv.org/abs/2002.06043
     """
+    check_log_probs("log_p", log_p)
     module = METHODS[_choose(method, log_p.shape[-1])]
     full, rest = _checked(log_p, log_rest)
 
@@ -242,6 +245,7 @@ def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
         return full, log1mexp(log_sum.clamp(max=0.0))
+    check_tensor("log_rest", log_rest, log_p.dtype)
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
     return full, log_rest.to(full.dtype)

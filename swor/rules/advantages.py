@@ -7,7 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from swor._checks import check_finite, check_log_probs, check_not_nan, check_same, check_shape
+from swor._checks import (
+    check_finite,
+    check_log_probs,
+    check_not_nan,
+    check_same,
+    check_shape,
+    check_tensor,
+)
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
 from swor.rules.unordered_set import unordered_set
@@ -77,6 +84,7 @@ def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
     check_log_probs("log_p", log_p)
     check_not_nan("log_p", log_p)
     if log_rest is not None:
+        check_tensor("log_rest", log_rest, log_p.dtype)
         check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every prompt")
         check_same("log_rest", log_rest, "log_p", log_p)
         log_rest = log_rest.detach()

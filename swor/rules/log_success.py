@@ -134,7 +134,8 @@ def log_success_independent(sample: Sample, success: Tensor) -> Tensor:
     sample.require("log_success_independent", Scheme.WITH_REPLACEMENT)
     if sample.k < 2:
         raise ValueError("the sample has k = 1; expected k >= 2, for a series of order k - 1.")
-    success, dtype = possible_successes(success, sample), success.dtype
+    success = possible_successes(success, sample)
+    dtype = success.dtype
     success = success.to(working_dtype(dtype))
     failures = sample.k - success.sum(-1)
     mean = success.mean(-1, keepdim=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
+from swor.math._logspace import working_dtype
 from swor.math._murthy import murthy
-from swor.math.ratios import first_and_second_draw, first_draw
+from swor.math.ratios import first_and_second_draw, first_draw, leave_one_out
 from swor.types import Sample, Scheme, Weights, check_numbers, without_impossible
 
 
@@ -39,10 +42,21 @@ def unordered_set(sample: Sample) -> Weights:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
+    log_ratios = partial(_log_ratios, sample)
     if sample.k == 1:
-        return Weights(first_draw(sample.log_p, sample.log_rest), None, sample.log_p)
+        return Weights(first_draw(sample.log_p, sample.log_rest), None, sample.log_p, log_ratios)
     weight, baseline_weights = first_and_second_draw(sample.log_p, sample.log_rest)
-    return Weights(weight, baseline_weights, sample.log_p)
+    return Weights(weight, baseline_weights, sample.log_p, log_ratios)
+
+
+def _log_ratios(sample: Sample) -> tuple[Tensor, Tensor | None]:
+    """Return log R and log R2 of a sample, in working precision; there is no baseline for k = 1."""
+    log_p, log_rest = sample.log_p.detach(), sample.log_rest
+    log_p = log_p.to(working_dtype(log_p.dtype))
+    log_rest = None if log_rest is None else log_rest.to(log_p.dtype)
+    if sample.k == 1:
+        return leave_one_out(log_p, log_rest), None
+    return leave_one_out(log_p, log_rest, second_order=True)
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:

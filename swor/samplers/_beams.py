@@ -11,7 +11,14 @@ from swor._checks import DRAW_WHOLE, check_k
 from swor.math._logspace import working_dtype
 from swor.samplers._race import Ended, Parents, gumbel_like, top_k_children, top_k_of
 from swor.samplers._tables import DistinctValues, force_symbol
-from swor.samplers.sequence_model import SequenceModel, State, all_ended, extend, fill
+from swor.samplers.sequence_model import (
+    SequenceModel,
+    State,
+    all_ended,
+    extend,
+    fill,
+    next_symbols,
+)
 
 
 class Beams(NamedTuple):
@@ -49,7 +56,7 @@ def search_beams(
     state = model.start()
     beams: Beams | None = None
     for t in range(model.length):
-        log_probs, state = model.step(state)
+        log_probs, state = next_symbols(model, state, 1 if beams is None else beams.log_p.shape[-1])
         if beams is None:
             beams = _root(log_probs, generator, stochastic=stochastic)
         log_probs = log_probs.to(working_dtype(log_probs.dtype))

@@ -18,21 +18,10 @@ import math
 import torch
 from torch import Tensor
 
+from swor.math._double import uniform_like, wide_dtype
+
 DIRECT = 4096  # largest number of outcomes whose cumulative sum is cheaper than two levels
 SMALLEST_BLOCK = 8  # number of outcomes in a block below which two levels save nothing
-
-
-def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw uniform noise from [0, 1), of the shape of ``x``, in double precision."""
-    dtype = wide_dtype(x.device)
-    if generator is None:
-        return torch.rand_like(x, dtype=dtype)  # unlike torch.rand, it takes symbolic shapes
-    return torch.rand(x.shape, generator=generator, dtype=dtype, device=x.device)
-
-
-def wide_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of cumulative sums and uniform noise: float64, or float32 on MPS, which has no other."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def draw(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:

@@ -20,7 +20,14 @@ from swor.math._logspace import working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import threshold, to_sample
 from swor.samplers._tables import DistinctValues
-from swor.samplers.sequence_model import SequenceModel, State, extend, log_prob_of, repeat_end
+from swor.samplers.sequence_model import (
+    SequenceModel,
+    State,
+    extend,
+    log_prob_of,
+    next_symbols,
+    repeat_end,
+)
 from swor.types import Sample
 
 
@@ -192,7 +199,8 @@ class Remaining(Generic[State]):
 
     def step(self, state: Search[State]) -> tuple[Tensor, Search[State]]:
         """Return log-probabilities of the next symbol, given that the sequence was not drawn before."""
-        log_probs, inner = self.model.step(state.inner)
+        beams = state.symbols.shape[-2] if state.past else 1
+        log_probs, inner = next_symbols(self.model, state.inner, beams)
         log_probs = log_probs.to(working_dtype(log_probs.dtype))
         if state.past:
             log_probs = log_probs.expand(*state.symbols.shape[:-1], log_probs.shape[-1])

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, OneHotCategorical
 
+from swor._checks import kind
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
 from swor.samplers.products import Encoding, Factorized
 from swor.samplers.sequences import ancestral_sample, stochastic_beam_search
@@ -45,7 +46,7 @@ def factorized(dist: Distribution) -> Factorized:
     return Factorized(log_probs.flatten(-1 - axes, -2), event, encoding)
 
 
-def _table(base: Distribution, given: Distribution) -> tuple[Tensor, Encoding]:
+def _table(base: Distribution, given: object) -> tuple[Tensor, Encoding]:
     if isinstance(base, Categorical):
         return _unclamped(base.logits, base, lambda p: p), "index"
     if isinstance(base, OneHotCategorical):
@@ -53,10 +54,11 @@ def _table(base: Distribution, given: Distribution) -> tuple[Tensor, Encoding]:
     if isinstance(base, Bernoulli):
         log_probs = torch.stack([F.logsigmoid(-base.logits), F.logsigmoid(base.logits)], dim=-1)
         return _unclamped(log_probs, base, lambda p: torch.stack([1.0 - p, p], dim=-1)), "binary"
+    named = repr(given) if isinstance(given, Distribution) else kind(given)
     raise TypeError(
-        f"the distribution is {given!r}; expected Categorical, OneHotCategorical, Bernoulli, or "
-        "Independent of these. For other distributions, pass the log-probabilities of all outcomes "
-        "to gumbel_top_k, or a SequenceModel to stochastic_beam_search."
+        f"the distribution is {named}; expected Categorical, OneHotCategorical, Bernoulli, or "
+        "Independent of these, such as Categorical(logits=logits). For other distributions, pass the "
+        "log-probabilities of all outcomes to gumbel_top_k, or a SequenceModel to stochastic_beam_search."
     )
 
 

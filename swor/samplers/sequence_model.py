@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import may_inspect
+from swor._checks import check_log_probs, may_inspect
 from swor.samplers._tables import DistinctValues, force_symbol
 
 State = TypeVar("State")
@@ -88,6 +88,30 @@ class DrawsWholeSequences(Protocol):
 def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
     """Return whether a model has the methods of the protocol; isinstance would take longer than a sample."""
     return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
+
+
+def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple[Tensor, State]:
+    """Return the log-probabilities of the next symbol, (*batch, beams, symbols), after checking their form.
+
+    Args:
+        model: the model.
+        state: its state.
+        beams: the number of beams of the state; a model may return a single row that is right for all.
+    """
+    log_probs, state = model.step(state)
+    check_log_probs("log_probs", log_probs)
+    if log_probs.dim() < 2 or log_probs.shape[-2] not in (1, beams):
+        raise ValueError(
+            f"step returned log-probabilities of shape {tuple(log_probs.shape)}; expected (*batch, "
+            f"{beams}, symbols), a row for each of the {beams} beams that start or select left."
+        )
+    end, symbols = model.end, log_probs.shape[-1]
+    if end is not None and not (hasattr(end, "__index__") and 0 <= end < symbols):
+        raise ValueError(
+            f"the model has the end symbol {end!r} and {symbols} symbols; expected one of 0 to "
+            f"{symbols - 1}, or None if all sequences have the same length. Set its end."
+        )
+    return log_probs, state
 
 
 def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from swor.samplers.sequence_model import (
     fill,
     log_prob,
     log_prob_of,
+    next_symbols,
     repeat_end,
 )
 from swor.types import Sample, Scheme
@@ -153,7 +154,7 @@ def _ancestral(
     parents = symbols = log_p = torch.empty(0, device="cpu")
     history: list[Tensor] = []
     for t in range(model.length):
-        log_probs, state = model.step(state)
+        log_probs, state = next_symbols(model, state, k if t else 1)
         if t == 0:
             symbols = independent(log_probs.squeeze(-2), k, generator)
             log_p = log_probs.squeeze(-2).gather(-1, symbols)

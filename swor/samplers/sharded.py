@@ -14,7 +14,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import DRAW_WHOLE, check_k, check_possible, may_validate
+from swor._checks import (
+    DRAW_WHOLE,
+    TOLERANCE,
+    check_k,
+    check_possible,
+    check_tensor,
+    may_validate,
+)
 from swor.math._logspace import working_dtype
 from swor.samplers._distinct import to_sample
 from swor.samplers._race import top_k_outcomes
@@ -197,7 +204,8 @@ def _local(
 
 def _check(logits: Tensor, k: int) -> None:
     check_k(k)
-    if not logits.is_floating_point() or logits.dim() < 1:
+    check_tensor("logits", logits)
+    if logits.dtype not in TOLERANCE or logits.dim() < 1:
         raise TypeError(
             f"logits has dtype {logits.dtype} and shape {tuple(logits.shape)}; expected floating "
             "point, (*batch, n). Put the outcomes of this rank on the last axis."

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_k, check_log_probs, check_normalized
+from swor.math._double import uniform_like
 from swor.math._logspace import working_dtype
-from swor.samplers._inversion import invert, uniform_like
+from swor.samplers._inversion import invert
 from swor.types import Sample, Scheme
 
 

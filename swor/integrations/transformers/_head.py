@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from swor._checks import kind
 from swor.integrations.transformers._networks import Network
 from swor.integrations.transformers._prompts import Tokens
 from swor.integrations.transformers.catalogue import Catalogue
@@ -57,7 +58,7 @@ class Head:
         if self.steps:
             context = self.network.context(tokens, owners)
             for step in self.steps:
-                logits = step(context, logits, owners)
+                logits = _checked(step(context, logits, owners), logits)
             self._check(logits, tokens, owners)
         return torch.log_softmax(logits, -1)
 
@@ -70,6 +71,22 @@ class Head:
             )
 
 
+def _checked(processed: object, given: Tensor) -> Tensor:
+    """Check that a logits processor has returned logits of the same form."""
+    if (
+        isinstance(processed, Tensor)
+        and processed.shape == given.shape
+        and processed.is_floating_point()
+    ):
+        return processed
+    found = kind(processed)
+    dtype = f" and dtype {processed.dtype}" if isinstance(processed, Tensor) else ""
+    raise TypeError(
+        f"logits_processor returned {found}{dtype}; expected logits of shape {tuple(given.shape)} in "
+        "floating point. Return the changed logits, with -inf for tokens that must not follow."
+    )
+
+
 def steps_of(processor: Processor | None) -> list[Step]:
     """Return one or several processors as functions that receive the prompt of every row as well.
 
@@ -80,6 +97,12 @@ def steps_of(processor: Processor | None) -> list[Step]:
         return []
     given: Any = processor
     several = list(given) if isinstance(given, list) else [given]
+    for x in several:
+        if not callable(x):
+            raise TypeError(
+                f"logits_processor is or contains {kind(x)}; expected functions from token ids and logits to "
+                "logits, such as a LogitsProcessorList."
+            )
     constraint = "_prefix_allowed_tokens_fn"
     return [
         _constrained(getattr(x, constraint)) if hasattr(x, constraint) else _plain(x)

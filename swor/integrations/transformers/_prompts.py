@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from swor._checks import check_shape
+from swor._checks import check_shape, check_tensor
 from swor.integrations.transformers._networks import underlying
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def tokens_of(
     _check_cached(inside)
     defaults = inside.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
-    ends = () if given is None else (given,) if isinstance(given, int) else tuple(given)
+    ends = _token_ids(given)
     symbols = vocabulary(inside)
     for end in ends:
         if not 0 <= end < symbols:
@@ -55,6 +55,20 @@ def tokens_of(
             )
     pad = defaults.pad_token_id if pad_token_id is None else pad_token_id
     return Tokens(ends, (ends[0] if ends else 0) if pad is None else pad)
+
+
+def _token_ids(given: Any) -> tuple[int, ...]:
+    """Return one or several token ids, which may be numbers of NumPy or tensors, as integers."""
+    if given is None:
+        return ()
+    single = not isinstance(given, Iterable) or getattr(given, "shape", None) == ()
+    several: list[Any] = [given] if single else list(given)
+    if isinstance(given, str) or not all(hasattr(x, "__index__") for x in several):
+        raise TypeError(
+            f"eos_token_id is {given!r}; expected a token id, a list of them, or None for those of the "
+            "model. Convert a token with tokenizer.convert_tokens_to_ids."
+        )
+    return tuple(map(int, several))
 
 
 def vocabulary(model: PreTrainedModel) -> int:
@@ -80,6 +94,13 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
             f"input_ids has shape {tuple(input_ids.shape)} and dtype {input_ids.dtype}; expected "
             "(batch, tokens) in torch.long. Tokenise with return_tensors='pt'."
         )
+    if len(input_ids) == 0:
+        raise ValueError(
+            f"input_ids has shape {tuple(input_ids.shape)}, no prompt at all; expected at least one. "
+            "Leave the call out where a batch is empty."
+        )
+    if given is not None:
+        check_tensor("attention_mask", given, torch.long)
     mask = torch.ones_like(input_ids) if given is None else given.long()
     check_shape("attention_mask", mask, tuple(input_ids.shape), "the shape of input_ids")
     empty = ~mask.any(-1)
@@ -88,9 +109,28 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
             f"prompt {int(empty.long().argmax())} is empty; expected at least one token. Begin it "
             "with the model's bos_token_id."
         )
+    check_token_ids("input_ids", input_ids.masked_fill(mask == 0, 0), _embedded(model))
     if not underlying(model).config.is_encoder_decoder:
         _check_left_padded(input_ids, given, tokens)
     return mask
+
+
+def _embedded(model: PreTrainedModel) -> int | None:
+    """Return the number of tokens that a model has an embedding for, if it tells."""
+    return getattr(underlying(model).get_input_embeddings(), "num_embeddings", None)
+
+
+def check_token_ids(name: str, ids: Tensor, symbols: int | None) -> None:
+    """Check that token ids are in the vocabulary; the embedding of another one is a bare index error."""
+    if symbols is None or ids.numel() == 0:
+        return
+    least, most = (int(x) for x in ids.aminmax())
+    if least < 0 or most >= symbols:
+        raise ValueError(
+            f"{name} contains the token {least if least < 0 else most}, but the model has {symbols} tokens; "
+            f"expected ids from 0 to {symbols - 1}. Tokenise with the tokenizer of this model, or mask "
+            "padding with attention_mask."
+        )
 
 
 def _check_left_padded(input_ids: Tensor, mask: Tensor | None, tokens: Tokens) -> None:

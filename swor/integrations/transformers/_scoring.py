@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from swor._checks import check_count, check_shape
+from swor._checks import check_count, check_shape, check_tensor
 from swor.integrations.transformers._caches import fork, only_attention
 from swor.integrations.transformers._head import Head
+from swor.integrations.transformers._prompts import Tokens, check_token_ids
 from swor.math._logspace import working_dtype
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Scorer:
         """Map completions (batch, k, n) to log-probabilities (batch, k); tokens after an end do not count."""
         lengths = self.head.tokens.lengths(value)
         value = value[..., : int(lengths.max()) if lengths.numel() else 0]
+        value = torch.where(_counted(value, lengths), value, 0)  # padding may be no token at all
         first, cache = self._prefill()
         if self.chunk is None:
             return self._log_prob(value, lengths, first, cache)
@@ -70,7 +72,7 @@ class Scorer:
                 cache.reorder_cache(owners)
                 later = self.network.extend(cache, tokens[:, :-1], owners, 0)
                 logits = torch.cat([logits, later], dim=1)
-        counts = torch.arange(n, device=value.device) < lengths.flatten().unsqueeze(-1)
+        counts = _counted(tokens, lengths.flatten())
         total = self._plain_total if self.head.plain else self._total
         return total(logits, tokens, owners, counts).view(batch, k)
 
@@ -94,11 +96,19 @@ class Scorer:
         return total
 
 
-def check_value(value: Tensor, batch: int) -> None:
-    """Check that completions are token ids, (batch, k, n)."""
+def _counted(value: Tensor, lengths: Tensor) -> Tensor:
+    """Return which tokens of completions (*batch, n) belong to them, given their lengths (*batch,)."""
+    return torch.arange(value.shape[-1], device=value.device) < lengths.unsqueeze(-1)
+
+
+def check_value(value: Tensor, batch: int, tokens: Tokens, symbols: int) -> None:
+    """Check that completions are token ids of the model, (batch, k, n), up to their ends."""
+    check_tensor("value", value, torch.long)
     if value.dim() != 3 or value.dtype != torch.long:
         raise ValueError(
             f"value has shape {tuple(value.shape)} and dtype {value.dtype}; expected token ids "
             "(batch, k, n) in torch.long, as sample_completions returns."
         )
     check_shape("value", value, (batch, *value.shape[1:]), "completions of every prompt")
+    counted = _counted(value, tokens.lengths(value))
+    check_token_ids("value", torch.where(counted, value, 0), symbols)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swor._checks import check_tensor
 from swor.integrations.transformers._prompts import Tokens
 
 
@@ -33,7 +34,13 @@ class Catalogue:
     """
 
     def __init__(self, items: Sequence[Sequence[int]]) -> None:
-        paths = [tuple(map(int, item)) for item in items]
+        try:
+            paths = [tuple(map(int, item)) for item in items]
+        except (TypeError, ValueError):
+            raise TypeError(
+                "items are not lists of token ids; expected a list for every item, such as [[5, 1], [7]]. "
+                "Tokenise them with tokenizer(items, add_special_tokens=False).input_ids."
+            ) from None
         _check_items(paths)
         self.lengths = sorted({len(path) for path in paths})
         self.trie = make_trie(paths)
@@ -58,6 +65,7 @@ class Catalogue:
         Args:
             value: completions, as :func:`sample_completions` returns.
         """
+        check_tensor("value", value, torch.long)
         self.trie = self.trie.to(value.device)
         node = torch.zeros(value.shape[:-1], dtype=torch.long, device=value.device)
         found = torch.full_like(node, -1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor._checks import check_count
+from swor._checks import check_count, check_tensor
 from swor.integrations.transformers._head import Head, Processor
 from swor.integrations.transformers._networks import evaluating, network_of, underlying
 from swor.integrations.transformers._policy import CompletionPolicy
@@ -138,6 +138,7 @@ def beam_completions(
     logits_processor: Processor | None = None,
     catalogue: Catalogue | None = None,
     chunk: int | None = None,
+    allow_fewer: bool = False,
 ) -> Sample:
     r"""Find the $k$ most probable completions of every prompt by a beam search, for :func:`swor.risk`.
 
@@ -146,7 +147,7 @@ def beam_completions(
     greedy decoding.
     """
     prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
-    draw = partial(beam_search, k=k)
+    draw = partial(beam_search, k=k, allow_fewer=allow_fewer)
     return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
 
@@ -187,7 +188,8 @@ def completion_log_probs(
         (batch, k)
     """
     prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
-    check_value(value, len(input_ids))
+    check_tensor("input_ids", input_ids, torch.long)
+    check_value(value, len(input_ids), prompts.tokens, vocabulary(model))
     length = value.shape[-1] if catalogue is None else max(value.shape[-1], catalogue.length)
     ranks = ranks_of(model, input_ids.device)
     scorer = _scorer(model, prompts, length, ranks, logits_processor, catalogue, chunk)
@@ -205,6 +207,7 @@ def _complete(
 ) -> Sample:
     """Draw completions, with dropout disabled."""
     check_count("max_new_tokens", max_new_tokens)
+    check_tensor("input_ids", prompts.input_ids, torch.long)
     with evaluating(model):
         ranks = ranks_of(model, prompts.input_ids.device)
         scorer = _scorer(model, prompts, max_new_tokens, ranks, processor, catalogue, chunk)

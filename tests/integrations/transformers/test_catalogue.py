@@ -270,3 +270,26 @@ def test_all_items_of_a_small_catalogue_are_drawn():
     torch.testing.assert_close(loss, exact)
     (found,) = torch.autograd.grad(loss.sum(), model.get_output_embeddings().weight)
     assert found.isfinite().all() and found.abs().sum() > 0
+
+
+def test_a_beam_search_may_find_fewer_items_than_it_has_beams() -> None:
+    model, (ids, mask) = tiny("gpt2"), masks("gpt2")
+    catalogue = Catalogue(ITEMS[:3])
+    options = {"k": 5, "max_new_tokens": LENGTH, "catalogue": catalogue}
+    with pytest.raises(ValueError, match="allow_fewer=True"):
+        beam_completions(model, ids, mask, **options)
+    found = beam_completions(model, ids, mask, **options, allow_fewer=True)
+    assert (found.log_p[:, 3:] == -torch.inf).all() and found.log_p[:, :3].isfinite().all()
+    assert torch.allclose(found.log_p.exp().sum(-1), torch.ones(1, dtype=found.log_p.dtype))
+    weights = swor.risk(found)
+    assert (weights.weight[:, 3:] == 0).all() and weights.loss(
+        torch.ones_like(found.log_p)
+    ).isfinite().all()
+
+
+def test_items_that_are_no_lists_of_tokens() -> None:
+    for items in ([1, 2], ["ab"]):
+        with pytest.raises(TypeError, match="items are not lists of token ids; expected a list"):
+            Catalogue(items)
+    with pytest.raises(TypeError, match="value is a list; expected a tensor"):
+        Catalogue(ITEMS).index([[1, 2]])

@@ -32,6 +32,35 @@ def mask_everything(tokens, logits):
         ({"max_new_tokens": 0}, ValueError, "max_new_tokens is 0; expected at least 1"),
         ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0; expected an integer"),
         ({"k": 0}, ValueError, "k is 0; expected at least 1"),
+        ({"input_ids": PROMPTS.tolist()}, TypeError, "input_ids is a list; expected a tensor"),
+        (
+            {"attention_mask": LEFT.tolist()},
+            TypeError,
+            "attention_mask is a list; expected a tensor",
+        ),
+        ({"input_ids": PROMPTS[:0], "attention_mask": None}, ValueError, "no prompt at all"),
+        (
+            {"input_ids": PROMPTS.clamp(min=1) * 0 + SYMBOLS, "attention_mask": None},
+            ValueError,
+            f"input_ids contains the token {SYMBOLS}, but the model has {SYMBOLS} tokens",
+        ),
+        (
+            {"input_ids": PROMPTS * 0 - 1, "attention_mask": None},
+            ValueError,
+            f"input_ids contains the token -1.*from 0 to {SYMBOLS - 1}",
+        ),
+        ({"eos_token_id": "."}, TypeError, "eos_token_id is '.'; expected a token id"),
+        (
+            {"logits_processor": lambda tokens, logits: None},
+            TypeError,
+            "logits_processor returned None; expected logits of shape",
+        ),
+        (
+            {"logits_processor": lambda tokens, logits: logits[:, :2]},
+            TypeError,
+            r"logits_processor returned a tensor of shape .2, 2. .*expected logits of shape",
+        ),
+        ({"logits_processor": 0.7}, TypeError, "logits_processor is or contains a float"),
         ({"k": 85}, ValueError, "only 21 outcomes"),
         ({"input_ids": torch.zeros(2, 0).long(), "attention_mask": None}, ValueError, "is empty"),
         ({"attention_mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, ValueError, "prompt 1 is empty"),
@@ -115,3 +144,21 @@ def test_values_of_another_shape():
     with pytest.raises(ValueError, match="chunk is 0"):
         value = torch.zeros(2, 2, 2).long()
         completion_log_probs(tiny("gpt2"), PROMPTS, value, attention_mask=LEFT, chunk=0)
+
+
+def test_completions_that_are_no_tokens():
+    model, end = tiny("gpt2"), 0
+    value = torch.tensor([[[1, SYMBOLS]], [[1, 2]]])
+    with pytest.raises(ValueError, match=f"value contains the token {SYMBOLS}"):
+        completion_log_probs(model, PROMPTS, value, attention_mask=LEFT, eos_token_id=end)
+    with pytest.raises(TypeError, match="value is a list; expected a tensor"):
+        completion_log_probs(model, PROMPTS, value.tolist(), attention_mask=LEFT)
+
+
+def test_padding_after_the_end_may_be_no_token():
+    model, end = tiny("gpt2"), 0
+    value = torch.tensor([[[1, end, 3]], [[1, 2, 3]]])
+    padded = torch.tensor([[[1, end, -100]], [[1, 2, 3]]])
+    options = {"attention_mask": LEFT, "eos_token_id": end}
+    found = [completion_log_probs(model, PROMPTS, v, **options) for v in (value, padded)]
+    assert torch.equal(*found)

@@ -239,6 +239,9 @@ class Weights:
         return torch.promote_types(cost.dtype, self.log_p.dtype)
 
 
+Rule = Callable[[Sample], Weights]
+
+
 def without_impossible(cost: Tensor, log_p: Tensor) -> Tensor:
     """Return costs with 0 for outcomes of probability 0, which 0 · inf or 0 · NaN would not be."""
     return cost.masked_fill(log_p == -torch.inf, 0.0)

@@ -18,11 +18,10 @@ from torch.distributions import Distribution
 from swor._checks import check_count, check_shape, check_tensor
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
 from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
-from swor.estimators.score_function import Rule
 from swor.math._best_of.weights import ascending
 from swor.math._double import wide_dtype
 from swor.samplers.distributions import support
-from swor.types import Cost, Sample, Scheme, Weights, without_impossible
+from swor.types import Cost, Rule, Sample, Scheme, Weights, without_impossible
 
 
 def exact(f: Cost, dist: Distribution) -> Tensor:

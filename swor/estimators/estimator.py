@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor.estimators.baselines import BUILT_IN, Baseline
-from swor.estimators.score_function import Rule, ScoreFunctionEstimator
+from swor.estimators.score_function import ScoreFunctionEstimator
 from swor.samplers.distributions import SAMPLERS, can_be_listed, factorized
-from swor.types import Cost, Scheme
+from swor.types import Cost, Rule, Scheme
 
 Proof = Literal["enumeration", "z-score"]
 """How the tests prove the bias that an entry declares, or that it has none.

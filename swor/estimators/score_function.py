@@ -9,7 +9,6 @@ whose cost it is subtracted, the estimator is as unbiased as its rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,9 +33,7 @@ from swor.rules.reinforce import rloo
 from swor.rules.sums import deterministic_sum_and_sample, sum_and_sample
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw
-from swor.types import Cost, Sample, Scheme, Weights
-
-Rule = Callable[[Sample], Weights]
+from swor.types import Cost, Rule, Scheme
 
 
 @dataclass(frozen=True)

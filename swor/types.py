@@ -242,6 +242,17 @@ class Weights:
 Rule = Callable[[Sample], Weights]
 
 
+def require(sample: object, rule: str, *schemes: Scheme) -> None:
+    """Raise an error unless a rule was given a sample, drawn by one of the given schemes."""
+    if not isinstance(sample, Sample):
+        raise TypeError(
+            f"{rule} was given {kind(sample)}; expected a Sample. Draw it with "
+            f"{'; or '.join(scheme.samplers for scheme in schemes)}."
+        )
+    check_tensor("log_p of the sample", sample.log_p)
+    sample.require(rule, *schemes)
+
+
 def without_impossible(cost: Tensor, log_p: Tensor) -> Tensor:
     """Return costs with 0 for outcomes of probability 0, which 0 · inf or 0 · NaN would not be."""
     return cost.masked_fill(log_p == -torch.inf, 0.0)

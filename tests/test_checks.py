@@ -237,6 +237,38 @@ BAD = {
         ).draw(),
         "log_probs has dtype torch.int32; expected .*floating point",
     ),
+    "a tensor is no sample": (
+        lambda: swor.unordered_set(LOG_PROBS),
+        r"unordered_set was given a tensor of shape .2, 5.; expected a Sample. Draw it with gumbel",
+    ),
+    "a sample of lists": (
+        lambda: swor.rloo(swor.Sample([0], [-1.0], scheme="with_replacement")),
+        "log_p of the sample is a list; expected a tensor",
+    ),
+    "a tensor is no model": (
+        lambda: swor.stochastic_beam_search(LOG_PROBS, 2),
+        r"the model is a tensor of shape .2, 5., which has no length.*SequenceModel.*Factorized",
+    ),
+    "a tensor is no model, independent": (
+        lambda: swor.ancestral_sample(LOG_PROBS, 2),
+        "the model is a tensor .*Factorized",
+    ),
+    "a tensor is no model, some at a time": (
+        lambda: swor.DistinctSequences(LOG_PROBS).draw(),
+        "the model is a tensor .*Factorized",
+    ),
+    "a stream without log-probabilities": (
+        lambda: swor.distinct_from_stream([("a", None)], 1),
+        "the log-probability of 'a' is None; expected a finite number",
+    ),
+    "variance of NaN": (
+        lambda: swor.murthy_variance(DISTINCT, COST * torch.nan),
+        "cost contains NaN",
+    ),
+    "a moving average of NaN": (
+        lambda: swor.MovingAverage()(COST * torch.nan),
+        "cost contains NaN",
+    ),
     "a distribution of another kind": (
         lambda: swor.sample(Normal(0.0, 1.0), 2),
         "expected Categorical, OneHotCategorical, Bernoulli",
@@ -296,6 +328,14 @@ def test_functions_that_return_no_tensor(name, cost):
 def test_the_sum_over_a_domain_needs_a_number_for_every_outcome():
     with pytest.raises(ValueError, match=r"f\(x\) has shape .2, 1.; expected .2, 5."):
         swor.exact(lambda x: torch.ones(2, 1), Categorical(logits=LOG_PROBS))
+
+
+def test_a_step_without_costs_leaves_a_moving_average_as_it_is():
+    average = swor.MovingAverage()
+    average(COST[:0] + 1.0)
+    average(COST + 2.0)
+    average(COST[:0])
+    assert average(COST) == 2.0
 
 
 def test_numbers_of_numpy_are_baselines():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from swor.rules.unordered_set import murthy_variance, unordered_set
-from swor.types import Sample, Scheme
+from swor.types import Sample, Scheme, require
 
 
 class GroupStatistics(NamedTuple):
@@ -56,7 +56,7 @@ def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
     References:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
-    sample.require("group_statistics", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "group_statistics", Scheme.WITHOUT_REPLACEMENT)
     log_p = sample.log_p.detach()
     total = log_p.logsumexp(-1)
     covered = total.exp() if sample.log_rest is None else -torch.expm1(sample.log_rest.detach())

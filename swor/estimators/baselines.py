@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributions import Distribution
 
-from swor._checks import TOLERANCE, check_tensor
+from swor._checks import TOLERANCE, check_finite, check_tensor
 from swor.math._logspace import working_dtype
 from swor.samplers.distributions import factorized, sample
 from swor.types import Cost
@@ -184,13 +184,14 @@ def batch_mean(cost: Tensor, *, group: distributed.ProcessGroup | None = None) -
 
 
 def check_costs(cost: Tensor) -> None:
-    """Check that costs are a dense tensor of floating-point numbers with a sample axis."""
+    """Check that costs are a dense tensor of finite floating-point numbers with a sample axis."""
     check_tensor("cost", cost)
     if cost.dtype not in TOLERANCE or cost.dim() < 1:
         raise TypeError(
             f"cost has dtype {cost.dtype} and shape {tuple(cost.shape)}; expected floating point, "
             "(*batch, k). Convert it, for instance with cost.float()."
         )
+    check_finite("cost", cost)
 
 
 def _total(x: Tensor, group: distributed.ProcessGroup | None) -> tuple[Tensor, Tensor]:
@@ -306,6 +307,7 @@ class MovingAverage(nn.Module):
         mean = (total / count).to(self.average)
         started = self.steps > 0
         later = self.decay * self.average + (1.0 - self.decay) * mean
-        self.average.copy_(torch.where(started, later, mean))
-        self.steps.add_(1)
+        some = count > 0  # a step without costs changes nothing
+        self.average.copy_(torch.where(some, torch.where(started, later, mean), self.average))
+        self.steps.add_(some)
         return before

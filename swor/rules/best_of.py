@@ -9,7 +9,7 @@ from torch import Tensor
 
 from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
-from swor.types import Sample, Scheme, check_numbers, score, without_impossible
+from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,7 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
         | (Walder and Karkhanis, 2025)
         | https://arxiv.org/abs/2505.15201
     """
-    sample.require("best_of", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "best_of", Scheme.WITHOUT_REPLACEMENT)
     check_count("m", m)
     _check_room(sample, m, "the best of m draws")
     return BestOf(sample, m, largest)

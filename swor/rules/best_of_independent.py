@@ -29,7 +29,7 @@ from swor._checks import check_count
 from swor.math._best_of.weights import BestOfWeights, ascending
 from swor.math._logspace import working_dtype
 from swor.rules.best_of import first_order_loss, possible_values
-from swor.types import Sample, Scheme
+from swor.types import Sample, Scheme, require
 
 SubsetBaseline = Literal["none", "leave_one_out", "fewer", "centred"]
 SMALLEST = {"none": 0, "leave_one_out": 1, "fewer": 0, "centred": 1}  # k − m
@@ -120,7 +120,7 @@ def best_of_independent(
         | On Advantage Estimates for Max@K Policy Gradients (Takashiro et al., 2026)
         | https://arxiv.org/abs/2606.06080
     """
-    sample.require("best_of_independent", Scheme.WITH_REPLACEMENT)
+    require(sample, "best_of_independent", Scheme.WITH_REPLACEMENT)
     check_count("m", m)
     if baseline not in SMALLEST:
         raise ValueError(

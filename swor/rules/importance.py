@@ -7,7 +7,7 @@ from torch import Tensor
 
 from swor.math._integral import log_excess
 from swor.math._logspace import working_dtype
-from swor.types import Sample, Scheme, Weights
+from swor.types import Sample, Scheme, Weights, require
 
 
 def importance_weighted(sample: Sample) -> Weights:
@@ -42,7 +42,7 @@ def importance_weighted(sample: Sample) -> Weights:
         | Estimating means in a finite universe (Vieira, 2017)
         | https://timvieira.github.io/blog/post/2017/07/03/estimating-means-in-a-finite-universe/
     """
-    sample.require("importance_weighted", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "importance_weighted", Scheme.WITHOUT_REPLACEMENT)
     if sample.kappa is None:
         raise ValueError(
             "the sample has no kappa; expected the (k+1)-th largest perturbed log-probability. "
@@ -123,7 +123,7 @@ def normalized_importance_weighted(sample: Sample) -> Weights:
         | Buy 4 REINFORCE Samples, Get a Baseline for Free! (Kool et al., 2019b)
         | https://openreview.net/forum?id=r1lgTGL5DE
     """
-    sample.require("normalized_importance_weighted", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "normalized_importance_weighted", Scheme.WITHOUT_REPLACEMENT)
     return normalize(importance_weighted(sample))
 
 
@@ -156,7 +156,7 @@ def risk(sample: Sample) -> Weights:
         | (Kool et al., 2020), equations (21) and (22)
         | https://arxiv.org/abs/2002.06043
     """
-    sample.require("risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
+    require(sample, "risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
     weight = log_p.softmax(-1)
     baseline_weights = weight.unsqueeze(-2).expand(*weight.shape, sample.k)

@@ -19,7 +19,7 @@ from torch import Tensor
 from swor._checks import check_count, may_validate
 from swor.math._logspace import working_dtype
 from swor.rules.best_of import BestOf, best_of
-from swor.types import Sample, Scheme, check_numbers, score, without_impossible
+from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def log_success(sample: Sample, order: int) -> LogSuccess:
         | Maximum Likelihood Reinforcement Learning (Tajwar et al., 2026)
         | https://arxiv.org/abs/2602.02710
     """
-    sample.require("log_success", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "log_success", Scheme.WITHOUT_REPLACEMENT)
     check_count("order", order, most=sample.k)
     return LogSuccess(sample, order)
 
@@ -131,7 +131,7 @@ def log_success_independent(sample: Sample, success: Tensor) -> Tensor:
         | Maximum Likelihood Reinforcement Learning (Tajwar et al., 2026)
         | https://arxiv.org/abs/2602.02710
     """
-    sample.require("log_success_independent", Scheme.WITH_REPLACEMENT)
+    require(sample, "log_success_independent", Scheme.WITH_REPLACEMENT)
     if sample.k < 2:
         raise ValueError("the sample has k = 1; expected k >= 2, for a series of order k - 1.")
     success = possible_successes(success, sample)

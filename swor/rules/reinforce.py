@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from swor.math._logspace import working_dtype
-from swor.types import Sample, Scheme, Weights
+from swor.types import Sample, Scheme, Weights, require
 
 
 def single_sample(sample: Sample) -> Weights:
@@ -32,7 +32,7 @@ def single_sample(sample: Sample) -> Weights:
         | (Kool et al., 2020), equation (8)
         | https://arxiv.org/abs/2002.06043
     """
-    sample.require("single_sample", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
+    require(sample, "single_sample", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
     first = torch.arange(sample.k, device=sample.log_p.device) == 0
     weight = first.to(working_dtype(sample.log_p.dtype)).expand_as(sample.log_p)
     return Weights(weight, None, sample.log_p)
@@ -71,7 +71,7 @@ def rloo(sample: Sample) -> Weights:
         | (Kool et al., 2020), equation (23)
         | https://arxiv.org/abs/2002.06043
     """
-    sample.require("rloo", Scheme.WITH_REPLACEMENT)
+    require(sample, "rloo", Scheme.WITH_REPLACEMENT)
     k = sample.k
     dtype = working_dtype(sample.log_p.dtype)
     weight = torch.full_like(sample.log_p, 1.0 / k, dtype=dtype, requires_grad=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from swor.math._logspace import working_dtype
-from swor.types import Sample, Scheme, Weights
+from swor.types import Sample, Scheme, Weights, require
 
 
 def stratified(sample: Sample) -> Weights:
@@ -34,7 +34,7 @@ def stratified(sample: Sample) -> Weights:
         | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
         | https://arxiv.org/abs/cs/0507025
     """
-    sample.require("stratified", Scheme.STRATIFIED)
+    require(sample, "stratified", Scheme.STRATIFIED)
     return _equally_weighted(sample)
 
 
@@ -63,7 +63,7 @@ def systematic(sample: Sample) -> Weights:
         | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
         | https://arxiv.org/abs/cs/0507025
     """
-    sample.require("systematic", Scheme.SYSTEMATIC)
+    require(sample, "systematic", Scheme.SYSTEMATIC)
     return _equally_weighted(sample)
 
 

@@ -7,7 +7,7 @@ import torch
 from swor._checks import check_count
 from swor.math._logspace import log_remaining, working_dtype
 from swor.math.ratios import complete, first_draw
-from swor.types import Sample, Scheme, Weights
+from swor.types import Sample, Scheme, Weights, require
 
 
 def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
@@ -39,7 +39,7 @@ def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
         | (Kool et al., 2020), equations (14) and (42)
         | https://arxiv.org/abs/2002.06043
     """
-    sample.require("sum_and_sample", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "sum_and_sample", Scheme.WITHOUT_REPLACEMENT)
     k = sample.k
     check_count("m", m, most=k)
     log_p, log_t = _ordered(sample)
@@ -74,7 +74,7 @@ def raj(sample: Sample) -> Weights:
         | Some Estimators in Sampling with Varying Probabilities without Replacement (Raj, 1956)
         | https://zbmath.org/?q=an:0073.15001
     """
-    sample.require("raj", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "raj", Scheme.WITHOUT_REPLACEMENT)
     k = sample.k
     log_p, log_t = _ordered(sample)
     later = torch.arange(k - 1, -1, -1, device=log_p.device)
@@ -110,7 +110,7 @@ def deterministic_sum_and_sample(sample: Sample) -> Weights:
         | (Kool et al., 2020), equation (13)
         | https://arxiv.org/abs/2002.06043
     """
-    sample.require("deterministic_sum_and_sample", Scheme.TOP_K_AND_SAMPLE)
+    require(sample, "deterministic_sum_and_sample", Scheme.TOP_K_AND_SAMPLE)
     if sample.log_q is None:
         raise ValueError(
             "the sample has no log_q; expected the log of the expected number of copies of each "

@@ -6,10 +6,11 @@ from functools import partial
 
 from torch import Tensor
 
+from swor._checks import check_finite
 from swor.math._logspace import working_dtype
 from swor.math._murthy import murthy
 from swor.math.ratios import first_and_second_draw, first_draw, leave_one_out
-from swor.types import Sample, Scheme, Weights, check_numbers, without_impossible
+from swor.types import Sample, Scheme, Weights, check_numbers, require, without_impossible
 
 
 def unordered_set(sample: Sample) -> Weights:
@@ -41,7 +42,7 @@ def unordered_set(sample: Sample) -> Weights:
 
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
-    sample.require("unordered_set", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "unordered_set", Scheme.WITHOUT_REPLACEMENT)
     log_ratios = partial(_log_ratios, sample)
     if sample.k == 1:
         return Weights(first_draw(sample.log_p, sample.log_rest), None, sample.log_p, log_ratios)
@@ -82,9 +83,10 @@ def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:
     References:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
-    sample.require("murthy_variance", Scheme.WITHOUT_REPLACEMENT)
+    require(sample, "murthy_variance", Scheme.WITHOUT_REPLACEMENT)
     check_numbers("cost", cost, sample.log_p, "log_p")
     cost = without_impossible(cost, sample.log_p)
+    check_finite("cost", cost)
     if sample.k < 2:
         raise ValueError(
             "the sample has k = 1; expected k >= 2 to estimate a variance. Increase k."

@@ -15,6 +15,7 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
+    check_model,
     extend,
     fill,
     next_symbols,
@@ -53,6 +54,7 @@ def search_beams(
         The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
     """
     check_k(k)
+    check_model(model)
     state = model.start()
     beams: Beams | None = None
     for t in range(model.length):

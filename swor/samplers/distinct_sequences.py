@@ -23,6 +23,7 @@ from swor.samplers._tables import DistinctValues
 from swor.samplers.sequence_model import (
     SequenceModel,
     State,
+    check_model,
     extend,
     log_prob_of,
     next_symbols,
@@ -64,6 +65,7 @@ class DistinctSequences(Generic[State]):
     def __init__(
         self, model: SequenceModel[State], *, generator: torch.Generator | None = None
     ) -> None:
+        check_model(model)
         self.model, self.generator = model, generator
         self._drawn: Drawn | None = None
         self._log_p = torch.empty(0)  # (*batch, k)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import check_log_probs, may_inspect
+from swor._checks import check_log_probs, kind, may_inspect
 from swor.samplers._tables import DistinctValues, force_symbol
 
 State = TypeVar("State")
@@ -88,6 +88,19 @@ class DrawsWholeSequences(Protocol):
 def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
     """Return whether a model has the methods of the protocol; isinstance would take longer than a sample."""
     return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
+
+
+def check_model(model: object) -> None:
+    """Check that an argument has the methods of a sequence model."""
+    missing = [
+        name for name in ("length", "end", "start", "step", "select") if not hasattr(model, name)
+    ]
+    if missing:
+        raise TypeError(
+            f"the model is {kind(model)}, which has no {' and no '.join(missing)}; expected a SequenceModel, "
+            "or a Factorized(log_probs) for independent variables. For the log-probabilities of a single "
+            "variable use gumbel_top_k."
+        )
 
 
 def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple[Tensor, State]:

@@ -15,6 +15,7 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
+    check_model,
     draws_whole_sequences,
     fill,
     log_prob,
@@ -150,6 +151,7 @@ def _ancestral(
     if draws_whole_sequences(model):
         value = model.independent(k, generator)
         return value, model.log_prob(value)
+    check_model(model)
     state = model.start()
     parents = symbols = log_p = torch.empty(0, device="cpu")
     history: list[Tensor] = []

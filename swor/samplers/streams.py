@@ -71,7 +71,10 @@ def distinct_from_stream(
 
 
 def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
-    log_p = given if isinstance(given, Tensor) else torch.as_tensor(given, device="cpu")
+    try:
+        log_p = given if isinstance(given, Tensor) else torch.as_tensor(given, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        log_p = torch.tensor(torch.nan, device="cpu")  # whose error says what was given
     if not log_p.is_floating_point() or log_p.numel() != 1 or not bool(log_p.isfinite()):
         raise ValueError(
             f"the log-probability of {outcome!r} is {given!r}; expected a finite number, at most 0."

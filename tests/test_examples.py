@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDS = {
@@ -147,10 +148,25 @@ def test_pass_at_m_is_as_exact_as_it_says(
 def test_scoring_without_the_catalogue_is_biased(
     example: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example.main(steps=1, repeats=40)
+    example.main(steps=1, repeats=40, seeds=1)
     lines = re.findall(r"bias (\S+) \(noise (\S+)\)", capsys.readouterr().out)
     (ours, noise), (common, common_noise) = ((float(b), float(n)) for b, n in lines)
     assert ours < 2.0 * noise and common > 3.0 * common_noise
+
+
+@of("recommend")
+def test_both_ways_of_scoring_are_trained_on_the_same_users(example: ModuleType) -> None:
+    shop, seen = example.Shop(example.seeded(0)), {}
+    for name, way in (("ours", example.loss), ("common", example.common_loss)):
+        seen[name] = []
+
+        def watched(model, shop, prompts, rating, k, way=way, users=seen[name]):
+            users.append(prompts)
+            return way(model, shop, prompts, rating, k)
+
+        example.train(shop, watched, 2, seed=3)
+    assert all(torch.equal(*pair) for pair in zip(seen["ours"], seen["common"], strict=True))
+    assert not torch.equal(*seen["ours"])
 
 
 @of("compare_estimators")

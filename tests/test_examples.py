@@ -173,4 +173,4 @@ def test_both_ways_of_scoring_are_trained_on_the_same_users(example: ModuleType)
 @pytest.mark.slow
 def test_the_comparison_recommends(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     example.main()
-    assert "Use unordered_set with k = 8" in capsys.readouterr().out
+    assert "Use unordered_set with k = 4" in capsys.readouterr().out

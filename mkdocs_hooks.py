@@ -18,8 +18,8 @@ from markdown.preprocessors import Preprocessor
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
-# A paragraph of a References section: lines that start with a bar, the last one being the address.
-REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)\n\| (https?://\S+)</p>")
+# A paragraph of a References section: lines that start with a bar, the last of which may be an address.
+REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)(?:\n\| (https?://\S+))?</p>")
 REPLACEMENTS = (  # signs that common fonts lack, or draw too small to be seen
     (re.compile(r"<mi>&#x029F5;</mi>"), "<mo>\\</mo>"),
     (re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>"), r"<mrow>\1<mo>′</mo></mrow>"),
@@ -77,12 +77,12 @@ def _formula(match: re.Match[str]) -> str:
     formula = convert(html.unescape(latex).replace(r"\arg", r"\text{arg}"), display=display)
     for sign, clearer in REPLACEMENTS:
         formula = sign.sub(clearer, formula)
-    return f"<{tag}>{formula}</{tag}>"
+    return f'<{tag} class="formula">{formula}</{tag}>' if tag == "div" else formula
 
 
 def _reference(match: re.Match[str]) -> str:
-    text, address = match.groups()
-    return f'<p><a href="{address}">{text.replace(chr(10) + "| ", " ")}</a></p>'
+    text, address = match[1].replace("\n| ", " "), match[2]
+    return f'<p><a href="{address}">{text}</a></p>' if address else f"<p>{text}</p>"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

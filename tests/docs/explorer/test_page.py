@@ -114,7 +114,8 @@ def test_a_link_opens_the_same_problem(tmp_path: Path) -> None:
     location.hash = "#k=2&m=2&logits=1,0.5,-2,0.25&f=0.1,3,-1,2";
     const opened = followLink();
     await state.settled;
-    const seen = [opened, samples(), document.getElementById("m").value, state.logits, state.f, location.hash];
+    const m = document.getElementById("m").value;
+    const seen = [opened, samples(), m, state.logits, state.f, location.hash];
     location.hash = "#k=2&logits=1,x,3&f=1,2,3";
     result = [...seen, followLink()];
     """

@@ -124,7 +124,7 @@ docs: $(DOCS_DONE) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 notebooks: $(DOCS_DONE) ## run the tutorials and keep what they print and draw
-	$(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
+	PYTHONWARNINGS="ignore:IProgress not found" $(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
 
 dist: setup ## build wheel and sdist, and try the wheel alone in an empty environment
 	rm -rf dist

@@ -18,7 +18,7 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
 ROOT = Path(__file__).parent
-# What lies beside docs/ in the repository and belongs to the site: pages of results with their pictures, examples,
+# What lies beside docs/ and belongs to the site: pages of results with their pictures, examples,
 # and the report of `make reproduce`, if there is one.
 BESIDE = ("results/**/*.md", "results/**/*.png", "examples/*.py", "runs/reproduce/report.html")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)

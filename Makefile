@@ -32,7 +32,7 @@ export HF_HUB_OFFLINE := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-trl-matrix \
-	lint format bench bench-page soak docs dist reproduce figures clean
+	lint format bench bench-page soak docs notebooks dist reproduce figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ soak: setup ## train for ten minutes: memory must stay flat
 
 docs: $(DOCS_DONE) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+notebooks: $(DOCS_DONE) ## run the tutorials and keep what they print and draw
+	PYTHONWARNINGS="ignore:IProgress not found" $(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
 
 dist: setup ## build wheel and sdist, and try the wheel alone in an empty environment
 	rm -rf dist

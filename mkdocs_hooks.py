@@ -6,8 +6,10 @@ import ast
 import html
 import importlib
 import inspect
+import posixpath
 import re
 from itertools import zip_longest
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
@@ -15,11 +17,19 @@ from markdown import Extension, Markdown
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
+ROOT = Path(__file__).parent
+# What lies beside docs/ and belongs to the site: pages of results with their pictures, examples,
+# and the report of `make reproduce`, if there is one.
+BESIDE = ("results/**/*.md", "results/**/*.png", "examples/*.py", "runs/reproduce/report.html")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
-# A paragraph of a References section: lines that start with a bar, the last one being the address.
-REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)\n\| (https?://\S+)</p>")
+# A paragraph of a References section: lines that start with a bar, the last of which may be an address.
+REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)(?:\n\| (https?://\S+))?</p>")
+# A link, not a picture, to a file of the repository, with the anchor of a heading.
+LINK = re.compile(
+    r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]+)?\)"
+)
 REPLACEMENTS = (  # signs that common fonts lack, or draw too small to be seen
     (re.compile(r"<mi>&#x029F5;</mi>"), "<mo>\\</mo>"),
     (re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>"), r"<mrow>\1<mo>′</mo></mrow>"),
@@ -64,6 +74,17 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_files(files: Any, config: Any) -> Any:
+    """Add the files beside docs/ to the site, under their own paths."""
+    from mkdocs.structure.files import File
+
+    for pattern in BESIDE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
 def on_page_content(content: str, **_: Any) -> str:
     """Convert formulas to MathML, which browsers show without a script, and link references."""
     return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
@@ -77,19 +98,42 @@ def _formula(match: re.Match[str]) -> str:
     formula = convert(html.unescape(latex).replace(r"\arg", r"\text{arg}"), display=display)
     for sign, clearer in REPLACEMENTS:
         formula = sign.sub(clearer, formula)
-    return f"<{tag}>{formula}</{tag}>"
+    return f'<{tag} class="formula">{formula}</{tag}>' if tag == "div" else formula
 
 
 def _reference(match: re.Match[str]) -> str:
-    text, address = match.groups()
-    return f'<p><a href="{address}">{text.replace(chr(10) + "| ", " ")}</a></p>'
+    text, address = match[1].replace("\n| ", " "), match[2]
+    return f'<p><a href="{address}">{text}</a></p>' if address else f"<p>{text}</p>"
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Insert the table of public names into the API page; a name without a page fails the build."""
-    if page.file.src_uri != "api.md":
-        return markdown
-    return markdown.replace("<!-- names -->", names())
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Make links of the repository those of the site, and insert the table of public names."""
+    path = page.file.src_uri
+    if path == "api.md":  # a name without a page fails the build
+        markdown = markdown.replace("<!-- names -->", names())
+    home = path if path.startswith("results/") else f"docs/{path}"
+    return site_links(markdown, ROOT / home, config.repo_url)
+
+
+def site_links(markdown: str, page: Path, repository: str | None) -> str:
+    """Return a page whose links between docs/ and what lies beside it lead to the same pages on the site.
+
+    On the site, the pages of docs/ lie beside results/ and examples/. A file that the site does not have is a
+    link to the repository, if its address is known, and plain text otherwise.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        text, target, anchor = match[1], match[2], match[3] or ""
+        path = (page.parent / target).resolve()
+        if not path.exists() or not path.is_relative_to(ROOT):
+            return match[0]
+        name = path.relative_to(ROOT).as_posix()
+        if not path.is_file() or not (name.startswith("docs/") or any(map(path.match, BESIDE))):
+            return f"[{text}]({repository.rstrip('/')}/blob/main/{name})" if repository else text
+        here = PurePosixPath(page.relative_to(ROOT).as_posix().removeprefix("docs/")).parent
+        return f"[{text}]({posixpath.relpath(name.removeprefix('docs/'), here)}{anchor})"
+
+    return LINK.sub(link, markdown)
 
 
 def names() -> str:

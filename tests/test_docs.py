@@ -64,6 +64,32 @@ def anchors(page: Path) -> list[str]:
     return [re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
+@pytest.mark.parametrize(
+    ("page", "link", "expected"),
+    [
+        ("docs/faq.md", "[a](choosing.md#measure)", "[a](choosing.md#measure)"),
+        ("docs/faq.md", "[a](../results/tsp/README.md)", "[a](results/tsp/README.md)"),
+        ("docs/estimators/sums.md", "[a](../choosing.md)", "[a](../choosing.md)"),
+        ("results/tsp/README.md", "[a](../../docs/faq.md#k)", "[a](../../faq.md#k)"),
+        ("results/README.md", "[a](tsp/README.md)", "[a](tsp/README.md)"),
+        ("results/README.md", "[the code](../swor/types.py)", "the code"),
+        ("docs/faq.md", "[a](https://example.org)", "[a](https://example.org)"),
+    ],
+)
+def test_links_of_the_repository_become_those_of_the_site(
+    page: str, link: str, expected: str
+) -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    assert hooks["site_links"](link, ROOT / page, None) == expected
+
+
+def test_files_that_the_site_lacks_are_links_to_the_repository() -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    page, home = ROOT / "results" / "README.md", "https://example.org/swor"
+    link = hooks["site_links"]("[the code](../swor/types.py)", page, home)
+    assert link == "[the code](https://example.org/swor/blob/main/swor/types.py)"
+
+
 def test_every_publication_can_be_found() -> None:
     text = (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8")
     entries = re.split(r"^### ", text, flags=re.MULTILINE)[1:]

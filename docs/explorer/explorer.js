@@ -10,9 +10,10 @@ const LABELS = {
 };
 const BESTS = { best_of: "distinct", best_of_independent: "independent" };
 const STRIPS = ["rloo", "sum_and_sample", "raj", "importance_weighted", "risk", "unordered_set"];
-const LARGEST_WORK = 5e6;  // takes about a second; k is limited so that the page stays responsive
+const LARGEST_WORK = 5e6;  // takes about a second, in slices
+const SLICE = 12;  // milliseconds, after which the page may answer
 const element = (id) => document.getElementById(id);
-const state = { logits: [], f: [], p: [], dots: {}, timer: null };
+const state = { logits: [], f: [], p: [], dots: {}, timer: null, moments: {}, change: 0, settled: null };
 
 // A fixed sequence of pseudo-random numbers, so that a reader finds the same problem again.
 function noise(seed) {
@@ -29,10 +30,16 @@ const COSTS = {
 };
 
 function choose() {
-  const n = Number(element("n").value);
-  state.logits = Array.from({ length: n }, (_, i) => SHAPES[element("shape").value](i, n));
-  state.f = Array.from({ length: n }, (_, i) => COSTS[element("costs").value](i, n));
-  limitK(n);
+  const n = Number(element("n").value), made = (makers, chosen, before) => Array.from({ length: n },
+    (_, i) => (chosen === "own" ? before[i] ?? 0 : makers[chosen](i, n)));
+  state.logits = made(SHAPES, element("shape").value, state.logits);
+  state.f = made(COSTS, element("costs").value, state.f);
+  open();
+}
+
+// Shows the problem in the state as a new one.
+function open() {
+  limitK(state.logits.length);
   showOutcomes();
   update();
 }
@@ -41,6 +48,37 @@ function limitK(n) {
   let most = 1;
   while (most < n && maths.work(n, most + 1) <= LARGEST_WORK) most++;
   element("k").max = most;
+  element("limit").textContent = most === n ? "" : `With ${n} outcomes, k is at most ${most} here: a larger one has too many samples to sum over.`;
+}
+
+// A link to the problem, in the address: the number of samples, of draws, and all logits and costs.
+function showLink() {
+  const list = (x) => x.map((y) => String(Number(y.toFixed(3)))).join(",");
+  const link = `#k=${samples()}&m=${element("m").value}&logits=${list(state.logits)}&f=${list(state.f)}`;
+  history.replaceState(null, "", location.href.split("#")[0] + link);
+}
+
+// Opens the problem of a link, and returns whether the address has one.
+function followLink() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const list = (key) => (given.get(key) || "").split(",").map(Number);
+  const logits = list("logits"), f = list("f");
+  if (logits.length < 3 || logits.length > 20 || logits.length !== f.length || ![...logits, ...f].every(Number.isFinite)) return false;
+  const bound = (x, most) => Math.max(-most, Math.min(most, x));
+  Object.assign(state, { logits: logits.map((x) => bound(x, 6)), f: f.map((x) => bound(x, 5)) });
+  Object.entries({ n: logits.length, shape: "own", costs: "own" }).forEach(([id, value]) => { element(id).value = value; });
+  limitK(logits.length);
+  element("k").value = given.get("k") || 1;
+  element("m").max = samples();
+  element("m").value = given.get("m") || 1;
+  open();
+  return true;
+}
+
+async function copyLink() {
+  const said = await navigator.clipboard?.writeText(location.href).then(() => "Copied").catch(() => null);
+  element("copy").textContent = said || "Copy it from the address bar";
+  setTimeout(() => { element("copy").textContent = "Copy a link to this problem"; }, 2000);
 }
 
 function slider(value, low, high, label, change) {
@@ -57,9 +95,9 @@ function showOutcomes() {
     const row = document.createElement("tr");
     const cells = Array.from({ length: 4 }, () => row.insertCell());
     cells[0].textContent = name(i);
-    cells[1].append(slider(logit, -6, 6, `logit of ${name(i)}`, (x) => { state.logits[i] = x; }));
+    cells[1].append(slider(logit, -6, 6, `logit of ${name(i)}`, (x) => { state.logits[i] = x; element("shape").value = "own"; }));
     const shown = document.createElement("output");
-    cells[3].append(slider(state.f[i], -5, 5, `cost of ${name(i)}`, (x) => { state.f[i] = x; }), " ", shown);
+    cells[3].append(slider(state.f[i], -5, 5, `cost of ${name(i)}`, (x) => { state.f[i] = x; element("costs").value = "own"; }), " ", shown);
     return row;
   }));
 }
@@ -73,19 +111,50 @@ function number(x) {
 }
 
 function update() {
-  element("m").max = samples();
   const top = Math.max(...state.logits), weights = state.logits.map((x) => Math.exp(x - top));
   state.p = weights.map((x) => x / maths.sum(weights));
-  showChoices();
   [...element("outcomes").tBodies[0].rows].forEach((row, i) => {
     row.cells[2].innerHTML = `<span class="bar" style="width:${(4 * state.p[i]).toFixed(2)}rem"></span> ${number(state.p[i])}`;
     row.cells[3].querySelector("output").textContent = number(state.f[i]);
   });
   element("truth").textContent = `E[f] = ${number(maths.dot(state.p, state.f))}`;
+  state.moments = {};
+  showSamples();
+}
+
+// Shows what depends on the number of samples.
+function showSamples() {
+  element("m").max = samples();
+  showChoices();
   clearDots();
-  showRules();
   showSets();
   showBest();
+  showLink();
+  state.settled = compute(++state.change);
+}
+
+// Computes the moments of the chosen k, then those of the other k for the chart, until something else is chosen.
+async function compute(change) {
+  const others = Array.from({ length: Number(element("k").max) }, (_, i) => i + 1);
+  element("rules").setAttribute("aria-busy", "true");
+  for (const k of [samples(), ...others]) {
+    state.moments[k] ??= await inSlices(maths.momentsInSteps(state.p, state.f, k), change);
+    if (change !== state.change) return;
+    if (k === samples()) showRules();
+    showChart(state.moments, samples());
+  }
+}
+
+// Runs a generator in slices of some milliseconds, so that the page answers in between; a change ends it.
+async function inSlices(steps, change) {
+  for (let end = performance.now() + SLICE; change === state.change;) {
+    const { value, done } = steps.next();
+    if (done) return value;
+    if (performance.now() < end) continue;
+    await new Promise((resume) => { setTimeout(resume); });
+    end = performance.now() + SLICE;
+  }
+  return undefined;
 }
 
 function showChoices() {
@@ -95,11 +164,12 @@ function showChoices() {
 const samples = () => Number(element("k").value);
 
 function showRules() {
-  const moments = maths.exactMoments(state.p, state.f, samples());
-  const rows = Object.entries(moments).sort((a, b) => a[1].gradientVariance - b[1].gradientVariance);
+  const rows = Object.entries(state.moments[samples()]).sort((a, b) => a[1].gradientVariance - b[1].gradientVariance);
   const logs = rows.map(([, m]) => Math.log10(m.gradientVariance)).filter(Number.isFinite);
   const low = Math.min(...logs) - 0.3, span = Math.max(...logs) - low || 1;
-  const best = rows.find(([, m]) => m.gradientBias < 1e-9)?.[1].gradientVariance;
+  const unbiased = rows.filter(([, m]) => m.gradientBias < 1e-9).map(([, m]) => m.gradientVariance);
+  const best = unbiased[0] < unbiased[1] * (1 - 1e-9) ? unbiased[0] : null;  // there is no winner in a tie
+  element("rules").removeAttribute("aria-busy");
   element("rules").tBodies[0].replaceChildren(...rows.map(([rule, m]) => {
     const row = document.createElement("tr");
     Object.assign(row.dataset, { rule, variance: String(m.gradientVariance) });
@@ -228,10 +298,11 @@ function setTheme(theme) {
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 element("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 for (const id of ["n", "shape", "costs"]) element(id).addEventListener("input", choose);
-element("k").addEventListener("input", update);
-element("m").addEventListener("input", () => { showChoices(); showBest(); });  // the rest of the page does not depend on m
+element("k").addEventListener("input", showSamples);
+element("m").addEventListener("input", () => { showChoices(); showBest(); showLink(); });  // the rest of the page does not depend on m
 element("draw").addEventListener("click", draw);
 element("play").addEventListener("click", play);
 element("clear").addEventListener("click", clearDots);
-choose();
+element("copy").addEventListener("click", copyLink);
+if (!followLink()) choose();
 draw();

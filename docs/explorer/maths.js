@@ -155,15 +155,30 @@ function thresholds(sizes, rest) {
   return nodes;
 }
 
-function exactMoments(p, f, k) {
+const SETS_PER_STEP = 20;
+
+// The exact moments of every rule, as a generator: a page runs some steps of it at a time and stays responsive.
+function* momentsInSteps(p, f, k) {
   const n = p.length, names = [...Object.keys(OF_THE_SET), "sum_and_sample", "raj",
     "importance_weighted", "normalized_importance_weighted"];
   const moments = Object.fromEntries(names.map((name) => [name, new Moments(p, meanTarget(p, f))]));
   const orders = permutations(k);
-  for (const chosen of combinations(n, k)) addSet(moments, p, f, chosen, orders);
+  let sets = 0;
+  for (const chosen of combinations(n, k)) {
+    addSet(moments, p, f, chosen, orders);
+    if (++sets % SETS_PER_STEP === 0) yield;
+  }
   const results = Object.fromEntries(names.map((name) => [name, moments[name].result()]));
   if (k < n) diverge(results.importance_weighted, k);
   return { ...results, ...independent(p, f, k), ...deterministic(p, f, k), ...strata(p, f, k) };
+}
+
+function exactMoments(p, f, k) {
+  const steps = momentsInSteps(p, f, k);
+  for (;;) {
+    const { value, done } = steps.next();
+    if (done) return value;
+  }
 }
 
 function addSet(moments, p, f, chosen, orders) {
@@ -289,4 +304,6 @@ function work(n, k) {
   return sets * (orders + 150) * k;
 }
 
-globalThis.maths = { exactMoments, unorderedSet, importance, raj, work, sum, dot, subsets, combinations, Moments };
+globalThis.maths = {
+  exactMoments, momentsInSteps, unorderedSet, importance, raj, work, sum, dot, subsets, combinations, Moments,
+};

@@ -78,12 +78,28 @@ class TrainingSettings(ResumableSettings, ABC):
     def epochs(self) -> int:
         """Number of epochs in all, which is a field in most experiments."""
 
+    @property
+    def length(self) -> str:
+        """How long the run is, and the option that says so."""
+        return f"{self.epochs:,} epochs (--epochs)"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip")
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
         if any(step < 0 for step in self.keep_steps):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
+
+
+def own_first(kind: type[Settings]) -> type[Settings]:
+    """List the fields that a class of settings declares itself before those that it inherits.
+
+    The help of a command has its options in this order.
+    """
+    found = kind.__dataclass_fields__
+    own = {name: found[name] for name in kind.__annotations__ if name in found}
+    kind.__dataclass_fields__ = own | found
+    return kind
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:

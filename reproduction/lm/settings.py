@@ -10,9 +10,10 @@ import tyro
 
 from reproduction.harness.best_of import check_best_of
 from reproduction.harness.errors import UserError, check_at_least, check_positive
-from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
+from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class LMSettings(TrainingSettings):
     """Train a small GPT from scratch to sort digits, by a reward for its completions.

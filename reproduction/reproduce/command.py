@@ -15,6 +15,7 @@ from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import print_findings
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, locked, open_folder, plain
+from reproduction.harness.metrics import duration
 from reproduction.harness.settings import stored_settings
 from reproduction.reproduce.execution import Outcome, is_done, perform, signs_of_life, workers
 from reproduction.reproduce.steps import FULL, SHORT, Sizes, Step, all_steps, tables
@@ -114,18 +115,6 @@ def announce(
         f"{parallel} with {settings.processes} processes."
     )
     console.print(f"The folder of the results is {settings.folder}", soft_wrap=True)
-
-
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration(40), duration(600), duration(36_000), duration(2_000_000)
-    ('40 s', '10 min', '10 h', '23 days')
-    """
-    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def reproduction_folder(path: Path, sizes: Sizes) -> RunFolder:

@@ -11,7 +11,12 @@ import tyro
 
 from reproduction.harness.best_of import check_best_of
 from reproduction.harness.errors import UserError, check_at_least, check_positive
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ResumableSettings,
+    TrainingSettings,
+    own_first,
+)
 
 TOURS = 512  # in a batch of the paper, however many of them are of the same instance
 
@@ -68,6 +73,7 @@ class ModelSettings:
             )
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class TSPSettings(TrainingSettings):
     """Train the Attention Model on random instances of the travelling salesman problem.
@@ -153,6 +159,11 @@ class TSPSettings(TrainingSettings):
         """Number of epochs in all."""
         return self.steps // self.epoch_steps
 
+    @property
+    def length(self) -> str:
+        """How long the run is, and the option that says so."""
+        return f"{self.steps:,} steps (--steps)"
+
     def resolved(self) -> TSPSettings:
         """Return the settings with every default filled in, as a run stores them."""
         return replace(
@@ -164,6 +175,7 @@ class TSPSettings(TrainingSettings):
         )
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class TSPVariance(ResumableSettings):
     """Measure the gradient variance and bias of the estimators of Figure 3 on kept models of a run.

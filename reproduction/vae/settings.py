@@ -10,7 +10,12 @@ import tyro
 
 from reproduction.harness.errors import UserError, check_at_least, check_positive
 from reproduction.harness.images import Name
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ResumableSettings,
+    TrainingSettings,
+    own_first,
+)
 from reproduction.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
 from swor.estimators.registry import ESTIMATORS
 
@@ -23,6 +28,7 @@ else:
     Estimator = tyro.extras.literal_type_from_choices(METHODS)  # listed by --help
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class VAESettings(TrainingSettings):
     """Train the categorical VAE.
@@ -74,6 +80,7 @@ class VAESettings(TrainingSettings):
         return Domain(self.data, self.dims, self.categories)
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class VAEVariance(ResumableSettings):
     """Measure the gradient variance of estimators on the kept models of a run.

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Toy
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Toy, train
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import Meter, Records, read_records
 from reproduction.harness.processes import connect
-from reproduction.harness.training import train
 
 
 def test_a_meter_averages_what_it_has_seen() -> None:

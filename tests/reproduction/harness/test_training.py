@@ -13,13 +13,13 @@ import pytest
 import torch
 from run_results import logged, same_weights
 from torch import Tensor
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings, train
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import locked
 from reproduction.harness.metrics import read_records
 from reproduction.harness.models import kept_models, kept_settings, load_model
-from reproduction.harness.training import run, train
+from reproduction.harness.training import run
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_other_settings_are_refused(whole: tuple[Path, Toy]) -> None:
 
 
 def test_a_run_is_not_overwritten(whole: tuple[Path, Toy]) -> None:
-    with pytest.raises(UserError, match="Resume the run, or give another folder"):
+    with pytest.raises(UserError, match="nothing is ever overwritten"):
         train(Toy(), whole[0], SETTINGS)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAFT = ".draft"
+DAMAGE = (AttributeError, ValueError, OSError, RecursionError)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 ROOM = (
@@ -136,7 +137,7 @@ class RunFolder:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read the object in a file of JSON that a run wrote."""
-    with readable(path, "the JSON object that a run wrote", AttributeError, ValueError, OSError):
+    with readable(path, "the JSON object that a run wrote", *DAMAGE):
         return dict(json.loads(path.read_text(encoding="utf-8")).items())
 
 

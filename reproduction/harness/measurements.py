@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from reproduction.harness.folder import RunFolder, create, locked
+from reproduction.harness.folder import RunFolder, create, locked, require_new
 from reproduction.harness.settings import ResumableSettings, read_settings, require_same
 from swor.diagnostics._streaming import Stream, start, update
 
@@ -38,6 +38,8 @@ def do(jobs: Sequence[Job]) -> None:
         bar = progress.add_task("", total=sum(job.draws for job in jobs))
         for job in jobs:
             progress.update(bar, description=job.name)
+            if not progress.console.is_terminal:  # the bar is drawn at the end only
+                progress.console.print(f"{job.name}: {progress.tasks[0].percentage:.0f} % are done")
             job.work(lambda: progress.advance(bar))
 
 
@@ -45,11 +47,13 @@ def do(jobs: Sequence[Job]) -> None:
 def measuring(settings: ResumableSettings, command: str, name: str) -> Iterator[RunFolder]:
     """Open and lock the folder of a measurement, and say how to continue it if it is interrupted."""
     folder = RunFolder(settings.resume) if settings.resume else create(settings.out, name)
-    if settings.resume is not None:
-        before = read_settings(type(settings), folder.path)
-        require_same(before, settings, folder.path / "settings.json")
     try:
         with locked(folder.path):
+            if settings.resume is None:
+                require_new(folder.path)
+            else:
+                before = read_settings(type(settings), folder.path)
+                require_same(before, settings, folder.path / "settings.json")
             folder.write_settings(settings)
             yield folder
     except KeyboardInterrupt:

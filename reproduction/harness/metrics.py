@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reproduction.harness.errors import UserError, readable
+from reproduction.harness.errors import LARGEST, UserError, readable
 from reproduction.harness.folder import plain, writing
 
 if TYPE_CHECKING:
@@ -92,15 +92,40 @@ def read_records(folder: Path, split: str) -> Iterator[dict[str, Any]]:
             f"there is no {path}; expected the folder of a training run. Give the folder that "
             "training reported."
         )
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the last may be being written
+    with readable(path, "the text that training wrote", ValueError):
+        *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the last may be being written
+    damage = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
     for number, line in enumerate(lines, 1):
         place = f"line {number} of {path}"
-        with readable(place, "a line that training wrote", KeyError, TypeError, ValueError):
-            record = dict(json.loads(line))
+        with readable(place, "a line that training wrote", *damage):
+            record = json.loads(line)
             found = record.pop("split")
-            numbers = {n: float(v) if isinstance(v, str) else v for n, v in record.items()}
+            numbers = {name: _number(name, value) for name, value in record.items()}
         if found == split:
-            yield {"split": split} | numbers
+            yield Record(place, {"split": split} | numbers)
+
+
+class Record(dict[str, Any]):
+    """A line of metrics; a metric that it lacks is an error that names the line."""
+
+    def __init__(self, place: str, metrics: Mapping[str, Any]) -> None:
+        super().__init__(metrics)
+        self.place = place
+
+    def __missing__(self, name: str) -> Any:
+        raise UserError(
+            f"{self.place} has no {name!r}, but {', '.join(self)}; expected a line that training wrote. "
+            "Restore the file from a copy, or give the folder of a run of this experiment."
+        )
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a number of a line; steps and epochs are counted."""
+    if name in ("step", "epoch") and not (type(value) is int and 0 <= value < LARGEST):
+        raise ValueError(f"the {name} is {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{name} is {value!r}")
+    return value if isinstance(value, int) and abs(value) < LARGEST else float(value)
 
 
 def last_step(folder: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,14 @@ from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder, locked, open_folder, plain
 from reproduction.harness.metrics import duration
 from reproduction.harness.settings import stored_settings
-from reproduction.reproduce.execution import Outcome, is_done, perform, signs_of_life, workers
+from reproduction.reproduce.execution import (
+    Outcome,
+    is_done,
+    outcome,
+    perform,
+    signs_of_life,
+    workers,
+)
 from reproduction.reproduce.steps import FULL, SHORT, Sizes, Step, all_steps, tables
 
 
@@ -145,11 +152,25 @@ def run_steps(steps: Sequence[Step], settings: Settings, console: Console) -> li
                 if lost := [name for name in step.needs if name in failed]:
                     failed[step.name] = Outcome(step.name, error=f"needs {', '.join(lost)}")
             ready = [step for step in wave if step.name not in failed]
-            for ended in parallel(delayed(perform)(step, settings.folder) for step in ready):
+            jobs = (delayed(perform)(step, settings.folder) for step in ready)
+            for ended in outcomes(parallel(jobs), ready, settings.folder):
                 failed |= {ended.name: ended} if ended.error else {}
                 result = f"FAILED, {ended.error}" if ended.error else "done"
                 console.print(f"{duration(ended.seconds):>8}  {ended.name}: {result}", markup=False)
     return list(failed.values())
+
+
+def outcomes(results: Iterable[Outcome], steps: Sequence[Step], folder: Path) -> Iterator[Outcome]:
+    """Yield the outcomes of steps; if a worker of a cluster is lost, its steps have failed."""
+    seen = set()
+    try:
+        for ended in results:
+            seen.add(ended.name)
+            yield ended
+    except Exception as error:  # that of a cluster, since a step raises none
+        for name in [step.name for step in steps if step.name not in seen]:
+            lost = f"its worker was lost ({type(error).__name__}: {error})".split("\n")[0]
+            yield outcome(folder, name) or Outcome(name, error=lost)
 
 
 def waves(steps: Sequence[Step]) -> Iterator[list[Step]]:

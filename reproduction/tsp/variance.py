@@ -23,18 +23,21 @@ from torch import Tensor, nn
 
 import swor
 from reproduction.harness.appearance import appearance
-from reproduction.harness.folder import RunFolder, replacing
+from reproduction.harness.checkpoint import read_checkpoint, write_checkpoint
+from reproduction.harness.errors import UserError
+from reproduction.harness.folder import RunFolder
 from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
 from reproduction.harness.models import load_model
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.tsp.blocks import Blocks, squared_norm
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
 from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, tour_loss
 from reproduction.tsp.variance_tables import with_ratios
+from swor.diagnostics._bias import Blocks, squared_norm
+from swor.diagnostics._streaming import Stream
 from swor.diagnostics.groups import duplicates
 
 TABLE, POLICIES = "variance.csv", "policies.csv"
@@ -132,6 +135,18 @@ class Gradient:
         return flat_gradient(loss.mean(), self.parameters)
 
 
+def moments_and_means(draw: Gradient, draws: int, advance: Advance) -> tuple[Stream, Tensor]:
+    """Return the moments of draws, and the means of blocks of consecutive ones, (blocks, parameters)."""
+    blocks = Blocks(draws, draw.size, torch.device("cpu"), BLOCKS)
+
+    def added(number: int) -> Tensor:
+        gradient = draw(number)
+        blocks.add(gradient.unsqueeze(0))
+        return gradient
+
+    return moments(added, draws, (draw.size,), advance), blocks.means()
+
+
 def repetitions(settings: TSPVariance, name: str) -> int:
     """Return how often the gradient of an estimator is drawn; few times if it is not random."""
     beams = TOUR_ESTIMATORS[name].scheme == swor.Scheme.BEAM_SEARCH
@@ -176,27 +191,36 @@ class Measuring:
         """Return the file with the block means of the reference of a model."""
         return self.folder.path / f"reference-{step}.pt"
 
+    def kept_means(self, step: int) -> Tensor:
+        """Read these means."""
+        means = read_checkpoint(self.kept(step)).get("means")
+        size = sum(p.numel() for p in self.subject.model.parameters())
+        if not isinstance(means, Tensor) or means.shape != (BLOCKS, size):
+            raise UserError(
+                f"{self.kept(step)} does not hold the means of {BLOCKS} blocks of {size} numbers; expected "
+                "those that this measurement wrote. Remove the file, and they are measured again."
+            )
+        return means
+
     def reference(self, step: int, advance: Advance) -> None:
         """Draw the reference of a model, and describe its policy."""
         subject, settings = self.subject, self.settings
         load_model(subject.models[step], subject.model)
         draw = Gradient(settings, subject, step, REFERENCE, "reference")
-        blocks = Blocks(draw, settings.reference, draw.size)
-        moments(blocks, settings.reference, (draw.size,), advance)
-        row = describe(settings, subject, step, squared_norm(blocks.means()))
+        _, means = moments_and_means(draw, settings.reference, advance)
+        row = describe(settings, subject, step, squared_norm(means))
         self.policies = [*(p for p in self.policies if p.step != step), row]
         self.folder.write_csv(POLICIES, [p._asdict() for p in self.policies])
-        with replacing(self.kept(step)) as draft:
-            torch.save(blocks.means(), draft)
+        write_checkpoint(self.kept(step), {"means": means})
 
     def estimator(self, step: int, name: str, advance: Advance) -> None:
         """Measure an estimator on a model."""
         load_model(self.subject.models[step], self.subject.model)
         draw = Gradient(self.settings, self.subject, step, name)
         draws = repetitions(self.settings, name)
-        blocks = Blocks(draw, draws, draw.size)
-        stream = moments(blocks, draws, (draw.size,), advance)
-        bias = squared_norm(blocks.means() - torch.load(self.kept(step), weights_only=True))
+        reference = self.kept_means(step)
+        stream, means = moments_and_means(draw, draws, advance)
+        bias = squared_norm(means - reference)
         variance = (float(stream.total), float(stream.total_error))
         self.measured.append(VarianceRow(step, name, draw.k, draws, *variance, *bias))
         table = with_ratios(pd.DataFrame(self.measured))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
 from reproduction.harness.images import Name
 from reproduction.harness.settings import (
     MAY_CHANGE,
@@ -151,7 +151,4 @@ class VAEFigures:
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "smoothing")
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction vae."
-            )
+        check_runs(self.runs, "python -m reproduction vae")

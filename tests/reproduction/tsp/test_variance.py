@@ -18,7 +18,6 @@ from reproduction.harness.models import kept_models, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.tsp.blocks import squared_norm
 from reproduction.tsp.command import tsp, tsp_variance
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import random_instances, tour_length
@@ -33,6 +32,7 @@ from reproduction.tsp.variance import (
     model_to_measure,
 )
 from reproduction.tsp.variance_tables import with_ratios
+from swor.diagnostics._bias import squared_norm
 from swor.estimators.baselines import batch_mean
 
 SUM_AND_SAMPLE = "sum_and_sample_shared_sampled_baseline"

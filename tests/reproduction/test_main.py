@@ -134,3 +134,51 @@ def test_a_reader_may_have_seen_enough() -> None:
     command = f"{sys.executable} -m reproduction --help | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("tsp --estimator rlo", "estimator is 'rlo'; expected one of: .*Did you mean rloo"),
+        ("vae --estimator=unorderd_set", "Did you mean unordered_set"),
+        ("vae-variance run --estimators rloo relaxx", "estimators is 'relaxx'.*Did you mean relax"),
+        ("lm-figures --measure greedi run", "Did you mean greedy"),
+        ("reproduce --backend zzz", "expected one of: local, ray, dask.$"),
+    ],
+)
+def test_a_word_that_is_nearly_right_is_named(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments.split()) == 2
+    assert re.search(said, capsys.readouterr().err.strip())
+
+
+def test_folders_after_a_word_are_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lm-figures", "--measure", "greedy", "nowhere"]) == 1
+    assert "there is no nowhere" in capsys.readouterr().err
+
+
+def test_own_options_come_before_shared_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"tsp": "nodes", "vae": "estimator", "lm": "epochs", "tsp-variance": "repetitions"}
+    for name, option in (own | {"vae-variance": "repetitions"}).items():
+        assert cli.main([name, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert said.index(f"--{option} ") < said.index("--seed ") < said.index("--resume "), name
+
+
+def test_numbers_that_no_machine_has_room_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    huge = str(10**19)
+    for command, names in {
+        "tsp": "nodes k steps batch-size validation-size rollout-size width hidden layers",
+        "vae": "epochs k dims categories batch-size keep-every checkpoint-every",
+        "lm": "epochs k digits base batch-size layers width validation-size log-every",
+        "bernoulli": "repeats runs steps",
+        "reproduce": "jobs",
+    }.items():
+        for name in names.split():
+            assert cli.main([command, f"--{name}", huge]) == 1, (command, name)
+            assert huge in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from rich.console import Console
 from reproduction.claims.claim import evaluate
 from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import print_findings
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_at_least
 from reproduction.harness.folder import RunFolder, locked, open_folder, plain
 from reproduction.harness.metrics import duration
 from reproduction.harness.settings import stored_settings
@@ -52,10 +52,7 @@ class Settings:
     """folder of the results; by default runs/reproduce, or runs/reproduce-full with --full"""
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise UserError(
-                f"jobs is {self.jobs}; expected at least 1. Leave out --jobs to use all cores."
-            )
+        check_at_least(self, 1, "jobs")
         if self.address is not None and self.backend == "local":
             raise UserError(
                 f"address is {self.address}, but the backend is local, which uses this machine only; "

@@ -120,6 +120,7 @@ class VAEVariance(ResumableSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "k", "records")
+        check_at_least(self, 0, "warm_up")
         # A variance with a standard error needs three gradients.
         check_at_least(self, 3, "repetitions", "repetitions_before")
         if not self.estimators:

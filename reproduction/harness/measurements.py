@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from reproduction.harness.folder import RunFolder, create, locked, require_new
 from reproduction.harness.settings import ResumableSettings, read_settings, require_same
+from swor.diagnostics._bias import Blocks
+from swor.diagnostics._bias import squared_norm as squared_norm
 from swor.diagnostics._streaming import Stream, start, update
 
 Advance = Callable[[], None]
@@ -70,6 +72,20 @@ def moments(
         stream = update(stream, draw(number).unsqueeze(0))
         advance()
     return stream
+
+
+def moments_and_means(
+    draw: Callable[[int], Tensor], draws: int, parameters: int, blocks: int, advance: Advance
+) -> tuple[Stream, Tensor]:
+    """Return the moments of gradients, and the means of blocks of consecutive ones, (blocks, parameters)."""
+    added = Blocks(draws, parameters, torch.device("cpu"), blocks)
+
+    def draw_and_add(number: int) -> Tensor:
+        gradient = draw(number)
+        added.add(gradient.unsqueeze(0))
+        return gradient
+
+    return moments(draw_and_add, draws, (parameters,), advance), added.means()
 
 
 def flat_gradient(loss: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:

@@ -26,7 +26,14 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.checkpoint import read_checkpoint, write_checkpoint
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
-from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
+from reproduction.harness.measurements import (
+    Advance,
+    Job,
+    do,
+    flat_gradient,
+    moments_and_means,
+    squared_norm,
+)
 from reproduction.harness.models import load_model
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
@@ -36,8 +43,6 @@ from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
 from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, tour_loss
 from reproduction.tsp.variance_tables import with_ratios
-from swor.diagnostics._bias import Blocks, squared_norm
-from swor.diagnostics._streaming import Stream
 from swor.diagnostics.groups import duplicates
 
 TABLE, POLICIES = "variance.csv", "policies.csv"
@@ -135,18 +140,6 @@ class Gradient:
         return flat_gradient(loss.mean(), self.parameters)
 
 
-def moments_and_means(draw: Gradient, draws: int, advance: Advance) -> tuple[Stream, Tensor]:
-    """Return the moments of draws, and the means of blocks of consecutive ones, (blocks, parameters)."""
-    blocks = Blocks(draws, draw.size, torch.device("cpu"), BLOCKS)
-
-    def added(number: int) -> Tensor:
-        gradient = draw(number)
-        blocks.add(gradient.unsqueeze(0))
-        return gradient
-
-    return moments(added, draws, (draw.size,), advance), blocks.means()
-
-
 def repetitions(settings: TSPVariance, name: str) -> int:
     """Return how often the gradient of an estimator is drawn; few times if it is not random."""
     beams = TOUR_ESTIMATORS[name].scheme == swor.Scheme.BEAM_SEARCH
@@ -207,7 +200,7 @@ class Measuring:
         subject, settings = self.subject, self.settings
         load_model(subject.models[step], subject.model)
         draw = Gradient(settings, subject, step, REFERENCE, "reference")
-        _, means = moments_and_means(draw, settings.reference, advance)
+        _, means = moments_and_means(draw, settings.reference, draw.size, BLOCKS, advance)
         row = describe(settings, subject, step, squared_norm(means))
         self.policies = [*(p for p in self.policies if p.step != step), row]
         self.folder.write_csv(POLICIES, [p._asdict() for p in self.policies])
@@ -219,7 +212,7 @@ class Measuring:
         draw = Gradient(self.settings, self.subject, step, name)
         draws = repetitions(self.settings, name)
         reference = self.kept_means(step)
-        stream, means = moments_and_means(draw, draws, advance)
+        stream, means = moments_and_means(draw, draws, draw.size, BLOCKS, advance)
         bias = squared_norm(means - reference)
         variance = (float(stream.total), float(stream.total_error))
         self.measured.append(VarianceRow(step, name, draw.k, draws, *variance, *bias))

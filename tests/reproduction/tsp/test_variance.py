@@ -15,6 +15,7 @@ import swor
 from reproduction.cli import main
 from reproduction.harness.checkpoint import write_checkpoint
 from reproduction.harness.errors import UserError
+from reproduction.harness.measurements import squared_norm
 from reproduction.harness.models import kept_models, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import read_table
@@ -34,7 +35,6 @@ from reproduction.tsp.variance import (
     model_to_measure,
 )
 from reproduction.tsp.variance_tables import with_ratios
-from swor.diagnostics._bias import squared_norm
 from swor.estimators.baselines import batch_mean
 
 SUM_AND_SAMPLE = "sum_and_sample_shared_sampled_baseline"

@@ -40,6 +40,8 @@ LAYERS = [
 LONGEST_CHAIN = 14  # of modules of swor that import one another
 MOST_MODULES = 100  # of the wheel, besides the __init__ of packages
 REACHES_INSIDE = {
+    # The bias of tours is tested by the statistic of swor.compare, with blocks that it keeps in a file.
+    ("reproduction/harness/measurements.py", "swor.diagnostics._bias"),
     # A measurement that takes days continues the running sums of swor.gradient_moments.
     ("reproduction/harness/measurements.py", "swor.diagnostics._streaming"),
 }

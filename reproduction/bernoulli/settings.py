@@ -33,5 +33,6 @@ class BernoulliSettings:
         check_seed(self.seed)
         check_at_least(self, 2, "runs")
         check_at_least(self, 1, "steps")
-        if self.repeats < 0 or self.repeats == 1:
+        check_at_least(self, 0, "repeats")
+        if self.repeats == 1:
             raise UserError(f"repeats is {self.repeats}; expected 0, or at least 2.")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from reproduction.harness.appearance import Appearance
 from reproduction.harness.best_of import RULES
 from reproduction.harness.drawing import draw_runs, legend_below, logarithmic, panels
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_one_of_each, check_runs
 from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import stored_settings
@@ -36,15 +36,14 @@ class BestOfFigures:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of the command tsp or lm."
-            )
+        check_runs(self.runs, "the command tsp or lm")
 
 
 def best_of_figures(settings: BestOfFigures) -> Path:
     """Write curves.csv, table.csv, table.md and curves.png, and return their folder."""
-    curves = pd.concat([read_run(path) for path in settings.runs], ignore_index=True)
+    runs = [read_run(path) for path in settings.runs]
+    check_one_of_each((run["objective"][0], int(run["seed"][0])) for run in runs)
+    curves = pd.concat(runs, ignore_index=True)
     summary = table(curves)
     folder = open_folder(settings, "best-of-figures", out=settings.out)
     folder.write_csv("curves.csv", curves.to_dict("records"))
@@ -88,6 +87,11 @@ def read_run(run: Path) -> pd.DataFrame:
         raise UserError(
             f"{run} was not validated with the best of m; expected a run of the command tsp or lm "
             "with --best-of or --validate-best-of. Train it anew with one of them."
+        )
+    if records[-1]["step"] == 0:
+        raise UserError(
+            f"{run} has just begun; expected a run that has been validated after steps of training. Wait, "
+            "resume it, or leave it out."
         )
     objective = "mean" if settings.get("best_of") is None else RULES[settings["estimator"]]
     rows = [

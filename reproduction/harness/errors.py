@@ -6,13 +6,21 @@ Settings check themselves when they are made, in ``__post_init__``, and raise :c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+LARGEST = 2**31
+"""Sizes are below it, far beyond any memory, so that their products are numbers of 64 bits."""
 
 
 class UserError(Exception):
     """Says what was given, what was expected and what to do; shown without a traceback."""
+
+
+class UnknownChoice(UserError):
+    """A word on the command line that is none of those that an option takes."""
 
 
 @contextmanager
@@ -33,6 +41,7 @@ def check_positive(settings: object, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and not 0 < value < math.inf:
             raise UserError(f"{name} is {value}; expected more than 0, and a finite number.")
+        _check_size(name, value)
 
 
 def check_at_least(settings: object, least: int, *names: str) -> None:
@@ -41,9 +50,35 @@ def check_at_least(settings: object, least: int, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and not value >= least:
             raise UserError(f"{name} is {value}; expected at least {least}.")
+        _check_size(name, value)
+
+
+def _check_size(name: str, value: Any) -> None:
+    if isinstance(value, int) and value >= LARGEST:
+        raise UserError(f"{name} is {value}; expected less than {LARGEST}. Give a smaller number.")
 
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that a generator does not take."""
     if not -(2**63) <= seed < 2**63:
         raise UserError(f"seed is {seed}; expected an integer of 64 bits. Give a smaller one.")
+
+
+def check_runs(runs: Sequence[Path], command: str) -> None:
+    """Refuse no runs, and a run that was given twice."""
+    if not runs:
+        raise UserError(f"no runs were given; expected folders of runs of {command}.")
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise UserError(f"a run was given twice: {', '.join(map(str, runs))}. Give each once.")
+
+
+def check_one_of_each(kinds: Iterable[tuple[object, int]]) -> None:
+    """Refuse two runs of the same kind, such as an estimator, and the same seed."""
+    seen = set()
+    for kind, seed in kinds:
+        if (kind, seed) in seen:
+            raise UserError(
+                f"two of the folders have a run of {kind} with seed {seed}; expected one run for each "
+                "of them and each seed. Leave one of the two out."
+            )
+        seen.add((kind, seed))

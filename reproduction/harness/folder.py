@@ -11,7 +11,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from io import StringIO
@@ -28,28 +28,41 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAFT = ".draft"
+DAMAGE = (AttributeError, ValueError, OSError, RecursionError)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+ROOM = (
+    "expected room on the disk. Free some space, and run the command again, or resume the run: "
+    "earlier files are whole"
+)
+PERMISSION = (
+    "expected a folder that this user may write to. Change its permissions, or give another"
+)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def writing(path: Path, cure: str = PERMISSION) -> Iterator[None]:
+    """Name the file that cannot be written for lack of room or of permission, with a cure for the latter."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL + FORBIDDEN:
+            raise
+        hint = ROOM if error.errno in FULL else cure
+        raise UserError(f"{path} could not be written ({error.strerror}); {hint}.") from error
+
+
+@contextmanager
+def replacing(path: Path, cure: str = PERMISSION) -> Iterator[Path]:
     """Write a file whole or not at all: yield a draft beside it, which is flushed and then renamed."""
     draft = path.with_name(f".{path.stem}.{os.getpid()}{DRAFT}{path.suffix}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    with writing(path, cure), ExitStack() as stack:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stack.callback(draft.unlink, missing_ok=True)
         yield draft
         with draft.open("rb") as file:
             os.fsync(file.fileno())  # a rename may reach the disk before the content does
         os.replace(draft, path)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise UserError(
-            f"{path} could not be written ({error.strerror}); expected room on the disk. Free some "
-            "space, and run the command again, or resume the run: earlier files are whole."
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -58,10 +71,11 @@ def locked(folder: Path) -> Iterator[None]:
 
     The operating system holds the lock for this process, so that a process that was killed holds none.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
-            stack.enter_context(FileLock(folder / ".lock", blocking=False))
+            with writing(folder / ".lock"):
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(folder / ".lock", blocking=False))
         except Timeout as error:
             raise UserError(
                 f"{folder} is in use by another process; expected a folder that no other process "
@@ -123,27 +137,38 @@ class RunFolder:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read the object in a file of JSON that a run wrote."""
-    with readable(path, "the JSON object that a run wrote", AttributeError, ValueError, OSError):
+    with readable(path, "the JSON object that a run wrote", *DAMAGE):
         return dict(json.loads(path.read_text(encoding="utf-8")).items())
 
 
 def require_new(path: Path) -> None:
     """Refuse a path that is a file, or a folder with anything in it but the lock and drafts of a run."""
     if path.exists() and (not path.is_dir() or any(p.name[0] != "." for p in path.iterdir())):
-        raise UserError(
-            f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. "
-            "Give another folder with --out, resume the run that is in it, or remove it first."
-        )
+        raise exists(path)
+
+
+def exists(path: Path) -> UserError:
+    """Return the error of a path that is not free."""
+    return UserError(
+        f"{path} exists; expected a new or empty folder, since nothing is ever overwritten. Give "
+        "another folder with --out, resume the run that is in it, or remove it first."
+    )
 
 
 def create(path: Path | None, name: str = "") -> RunFolder:
-    """Make a new folder; by default the first of ``runs/NAME-1``, ``runs/NAME-2``, … that does not exist."""
-    if path is None:
-        paths = (Path("runs", f"{name}-{number}") for number in count(1))
-        path = next(path for path in paths if not path.exists())
-    require_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
+    """Make a new folder; by default the first of ``runs/NAME-1``, ``runs/NAME-2``, … that does not exist.
+
+    Of several processes that make the same folder at the same time, one succeeds.
+    """
+    if path is not None and path.is_dir():
+        require_new(path)
+        return RunFolder(path)
+    paths = (Path("runs", f"{name}-{number}") for number in count(1)) if path is None else (path,)
+    for made in paths:
+        with writing(made), suppress(FileExistsError):
+            made.mkdir(parents=True)
+            return RunFolder(made)
+    raise exists(made)
 
 
 def open_folder(settings: DataclassInstance, name: str, *, out: Path | None) -> RunFolder:

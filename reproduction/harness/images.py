@@ -89,7 +89,7 @@ def _mnist(folder: Path) -> Images:
 def _binarized(folder: Path) -> Images:
     """Read text files of zeros, ones and spaces, or the packed bits of the same pixels."""
     if (folder / PACKED).exists():
-        train, valid, test = (_rows(np.unpackbits(bits)) for bits in _packed(folder / PACKED))
+        train, valid, test = _packed(folder / PACKED)
     else:
         texts = (_read(BINARIZED_HOME, name, folder) for name in BINARIZED)
         bytes_ = (np.frombuffer(text, np.uint8) for text in texts)
@@ -97,14 +97,14 @@ def _binarized(folder: Path) -> Images:
     return Images(train, valid, test, (28, 28))
 
 
-def _packed(path: Path) -> list[NDArray[np.uint8]]:
+def _packed(path: Path) -> list[Tensor]:
     expected = f"arrays train, valid and test, or the files at {BINARIZED_HOME} in its place"
     with (
         readable(path, expected, Exception),  # a damaged archive can raise almost anything
         path.open("rb") as file,
         np.load(file, allow_pickle=False) as arrays,
     ):
-        return [arrays[split] for split in ("train", "valid", "test")]
+        return [_rows(np.unpackbits(arrays[split])) for split in ("train", "valid", "test")]
 
 
 def _rows(pixels: NDArray[np.uint8]) -> Tensor:

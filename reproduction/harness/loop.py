@@ -18,7 +18,7 @@ from reproduction.harness.interrupt import interruptible
 from reproduction.harness.metrics import Bar, Meter, Records, last_step
 from reproduction.harness.models import keep_model, kept_name
 from reproduction.harness.processes import average, share, track
-from reproduction.harness.settings import TrainingSettings, read_settings, require_same
+from reproduction.harness.settings import TrainingSettings
 from reproduction.harness.task import Batch, Place, Task, seeded
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Loop(Generic[Batch]):
         task, total = self.task, self.settings.epochs * self.task.steps
         task.model.to(self.device)
         restored = resume and self._restore()
-        if not restored and self.checkpoint.exists():
-            raise UserError(
-                f"{self.checkpoint} exists; expected a folder without a run. Resume the run, or give "
-                "another folder."
-            )
         self.accelerator.wait_for_everyone()  # all have read what the main process writes from here on
         if self.main:
             RunFolder(self.folder).write_settings(self.settings)  # there may be more epochs
+        if self.state.step == total and restored:
+            self._say(
+                f"The run is finished: it has had its {self.settings.length}; give more to go on."
+            )
+            return True
         begun = {} if restored else task.begin()
         share([*task.model.parameters(), *task.model.buffers()])
         track(self.accelerator, self.settings, self.folder, self.state.step)
@@ -159,8 +159,6 @@ class Loop(Generic[Batch]):
 
     def _restore(self) -> bool:
         """Continue from the checkpoint, and return True; or False if the run ended before the first."""
-        before = read_settings(type(self.settings), self.folder)
-        require_same(before, self.settings, self.folder / "settings.json")
         if not self.checkpoint.exists() and last_step(self.folder) == 0:
             self._say(f"{self.folder} has no checkpoint yet: the run starts from its beginning.")
             return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import nn
 
 from reproduction.harness.errors import UserError, readable
@@ -54,6 +56,23 @@ def load_model(path: Path, model: nn.Module, *, part: str = "") -> None:
         ) from error
 
 
+def content_sha256(path: Path) -> str:
+    """Return the SHA-256 of the weights and of what is kept beside them.
+
+    That of the file would differ between files of the same weights, since safetensors writes its metadata
+    in any order.
+    """
+    from safetensors import safe_open
+
+    with _reading(path), safe_open(path, framework="pt") as file:
+        digest = hashlib.sha256(repr(sorted((file.metadata() or {}).items())).encode())
+        for name in sorted(file.keys()):
+            tensor = file.get_tensor(name)
+            digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())
+            digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def kept_settings(path: Path, kind: type[Settings]) -> Settings:
     """Read the settings beside the weights that :func:`keep_model` wrote."""
     from safetensors import safe_open
@@ -78,7 +97,7 @@ def _reading(path: Path) -> Iterator[None]:
             f"there is no file {path}; expected a model that training kept. Give another file, finish "
             "the run, or train with --keep-every."
         )
-    with readable(path, "a model that training kept", SafetensorError, ValueError):
+    with readable(path, "a model that training kept", SafetensorError, ValueError, RecursionError):
         yield
 
 

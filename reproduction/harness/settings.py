@@ -11,10 +11,17 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive, check_seed
+from reproduction.harness.errors import (
+    UnknownChoice,
+    UserError,
+    check_at_least,
+    check_positive,
+    check_seed,
+)
 from reproduction.harness.folder import plain, read_json
 
 if TYPE_CHECKING:
@@ -78,12 +85,28 @@ class TrainingSettings(ResumableSettings, ABC):
     def epochs(self) -> int:
         """Number of epochs in all, which is a field in most experiments."""
 
+    @property
+    def length(self) -> str:
+        """How long the run is, and the option that says so."""
+        return f"{self.epochs:,} epochs (--epochs)"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip")
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
         if any(step < 0 for step in self.keep_steps):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
+
+
+def own_first(kind: type[Settings]) -> type[Settings]:
+    """List the fields that a class of settings declares itself before those that it inherits.
+
+    The help of a command has its options in this order.
+    """
+    found = kind.__dataclass_fields__
+    own = {name: found[name] for name in kind.__annotations__ if name in found}
+    kind.__dataclass_fields__ = own | found
+    return kind
 
 
 def may_change(settings: DataclassInstance | type[DataclassInstance]) -> set[str]:
@@ -100,6 +123,32 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
         if name == "--resume":
             return read_settings(kind, Path(value or "".join(arguments[position + 1 :][:1])))
     return None
+
+
+def check_choices(kind: type[DataclassInstance], arguments: Sequence[str]) -> None:
+    """Refuse a word that an option does not take, and say which of its words are near."""
+    kinds, option = get_type_hints(kind), ""
+    for argument in arguments:
+        word = argument
+        if argument.startswith("--"):
+            name, _, word = argument.partition("=")
+            option = name.removeprefix("--").replace("-", "_")
+        choices = _choices(kinds.get(option))
+        if word and choices and word not in choices:
+            near = get_close_matches(word, choices, n=3)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            known = ", ".join(choices)
+            raise UnknownChoice(f"{option} is {word!r}; expected one of: {known}.{meant}")
+        if word and get_origin(kinds.get(option)) is not tuple:
+            option = ""  # it takes one word
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """Return the words of a Literal, or of the Literal in a tuple of them; none for other types."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    inner = get_args(kind) if get_origin(kind) is tuple else ()
+    return _choices(inner[0]) if inner else ()
 
 
 def read_settings(kind: type[Settings], run: Path) -> Settings:

@@ -80,6 +80,11 @@ class Task(ABC, Generic[Batch]):
     examples: int
     model_settings: DataclassInstance | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return next(self.model.parameters()).device
+
     @abstractmethod
     def batch(self, place: Place) -> Batch:
         """Return the share of a process in the batch of a step, which depends on the place alone."""

@@ -15,15 +15,19 @@ would be P separate samples, which may repeat each other. To use more processes,
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from reproduction.harness.folder import create, locked, require_new
 from reproduction.harness.loop import Loop
 from reproduction.harness.models import MODEL, keep_model
 from reproduction.harness.processes import connect, from_main, together
-from reproduction.harness.settings import TrainingSettings
+from reproduction.harness.settings import TrainingSettings, read_settings, require_same
 from reproduction.harness.task import Batch, Task
+
+SHORTER = (
+    "Give fewer for a shorter run. Ctrl-C stops it at the end of a step; --resume continues it."
+)
 
 
 def run(
@@ -34,7 +38,7 @@ def run(
     The weights at the end are in ``model.safetensors``.
 
     Args:
-        make: makes the task; called when it is clear that the folder can be used, since it may take
+        make: makes the task; called when the folder is locked and can be used, since it may take
             minutes.
         settings: of the run.
         command: its name on the command line.
@@ -42,14 +46,16 @@ def run(
     """
     with together():
         accelerator = connect(settings)
-        if settings.out is not None and accelerator.is_main_process:
-            require_new(settings.out)
-        task = make()
         path = settings.resume or from_main(accelerator, lambda: create(settings.out, name).path)
-    finished = train(task, path, settings, resume=settings.resume is not None)
+
+    def announced() -> Task[Batch]:
+        if accelerator.is_main_process:
+            print(f"The run in {path} has {settings.length}. {SHORTER}", flush=True)
+        return make()
+
+    finished = train(announced, path, settings, resume=settings.resume is not None)
     if accelerator.is_main_process:
         if finished:
-            keep_model(path / MODEL, task.model, task.model_settings)
             print(f"The run is in {path}")
         else:
             again = f"python -m reproduction {command} --resume {path}"
@@ -60,15 +66,29 @@ def run(
 
 
 def train(
-    task: Task[Batch], folder: Path, settings: TrainingSettings, *, resume: bool = False
+    make: Callable[[], Task[Batch]],
+    folder: Path,
+    settings: TrainingSettings,
+    *,
+    resume: bool = False,
 ) -> bool:
     """Train a task in a folder, and return whether it finished; after Ctrl-C it can be resumed.
 
-    A run that ended before its first checkpoint is resumed from its beginning.
+    A run that ended before its first checkpoint is resumed from its beginning. The folder is locked,
+    and its settings are compared, before the task is made.
     """
     accelerator = connect(settings, folder)
-    with together(), locked(folder) if accelerator.is_main_process else nullcontext():
-        try:
-            return Loop(task, folder, settings, accelerator).run(resume=resume)
-        finally:
-            accelerator.end_training()
+    with together(), ExitStack() as stack:
+        if accelerator.is_main_process:
+            stack.enter_context(locked(folder))
+        if resume:
+            before = read_settings(type(settings), folder)
+            require_same(before, settings, folder / "settings.json")
+        elif accelerator.is_main_process:
+            require_new(folder)  # another process may have trained in it before the lock was free
+        task = make()
+        stack.callback(accelerator.end_training)
+        finished = Loop(task, folder, settings, accelerator).run(resume=resume)
+        if finished and accelerator.is_main_process:
+            keep_model(folder / MODEL, task.model, task.model_settings)
+        return finished

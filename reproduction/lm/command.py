@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from reproduction.harness.errors import check_one_of_each
 from reproduction.harness.folder import open_folder
 from reproduction.harness.training import run
 from reproduction.lm.figures import (
@@ -28,9 +29,10 @@ def lm(settings: LMSettings) -> Path:
 
 def lm_figures(settings: LMFigures) -> Path:
     """Plot runs, and return the folder with curves.csv, curves.png, steps.csv, steps.md and summary.md."""
-    points = [point for path in settings.runs for point in read_points(path)]
     metric = "solved" if settings.measure == "greedy" else "right"
     reached = [read_reached(path, settings.target, metric) for path in settings.runs]
+    check_one_of_each((each.estimator, each.seed) for each in reached)
+    points = [point for path in settings.runs for point in read_points(path)]
     folder = open_folder(settings, "lm-figures", out=settings.out)
     folder.write_csv("steps.csv", [each._asdict() for each in reached])
     folder.write_text("steps.md", steps_table(reached, settings.target, settings.measure))

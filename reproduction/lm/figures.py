@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.drawing import draw_runs, legend_below, panels
+from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
@@ -77,6 +78,11 @@ def read_reached(run: Path, target: float, metric: str = "solved") -> Reached:
     """
     trained = read_settings(LMSettings, run)
     valid = [(r["step"], r[metric]) for r in read_records(run, "valid")]
+    if not valid or not any(read_records(run, "train")):
+        raise UserError(
+            f"{run} has just begun; expected a run that has been validated and has logged steps of training. "
+            "Wait, resume it, or leave it out."
+        )
     steps = next((step for step, share in valid if share >= target), None)
     return Reached(trained.estimator, trained.seed, steps, valid[-1][0])
 

@@ -9,10 +9,11 @@ from typing import Literal
 import tyro
 
 from reproduction.harness.best_of import check_best_of
-from reproduction.harness.errors import UserError, check_at_least, check_positive
-from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
+from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class LMSettings(TrainingSettings):
     """Train a small GPT from scratch to sort digits, by a reward for its completions.
@@ -111,9 +112,6 @@ class LMFigures:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction lm."
-            )
+        check_runs(self.runs, "python -m reproduction lm")
         if not 0.0 < self.target <= 1.0:
             raise UserError(f"target is {self.target}; expected a share above 0 and up to 1.")

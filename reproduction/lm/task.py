@@ -86,7 +86,7 @@ class SortingTask(Task[Tensor]):
     def supervised_step(self, step: int) -> None:
         """Take a step on the negative log-probability of the right answers of new prompts."""
         generator = seeded(self.settings.seed, "supervision", step)
-        prompts = self.problem.prompts(self.examples, generator).to(self._device)
+        prompts = self.problem.prompts(self.examples, generator).to(self.device)
         answers = self.problem.answers(prompts)
         self.optimizer.zero_grad(set_to_none=True)
         completion_log_probs(self.model, prompts, answers).mean().neg().backward()
@@ -96,7 +96,7 @@ class SortingTask(Task[Tensor]):
 
     @torch.no_grad()
     def _solved(self) -> float:
-        metrics = self._validate_answers(self.valid.to(self._device))
+        metrics = self._validate_answers(self.valid.to(self.device))
         return metrics["solved" if self.settings.supervised_by == "greedy" else "right"]
 
     def reward(self, prompts: Tensor, value: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class SortingTask(Task[Tensor]):
         """Draw new prompts, (prompts, digits + 1)."""
         generator = seeded(place.seed, "prompts", place.epoch, place.step)
         everyone = self.problem.prompts(self.examples, generator)
-        return place.share(everyone).to(self._device)
+        return place.share(everyone).to(self.device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the surrogate of the negative reward, and statistics of the groups."""
@@ -132,7 +132,7 @@ class SortingTask(Task[Tensor]):
         ``solved`` is the share of right greedy completions, and ``right`` the mean probability of the
         right one, which is the share of right completions among samples.
         """
-        prompts = self.valid.to(self._device)
+        prompts = self.valid.to(self.device)
         return self._validate_answers(prompts) | self._validate_samples(prompts, generator)
 
     def _validate_answers(self, prompts: Tensor) -> dict[str, float]:
@@ -160,10 +160,6 @@ class SortingTask(Task[Tensor]):
             "sampled_solved": float(solved.float().mean()),
             "best_of_solved": float(solved.any(-1).float().mean()),
         }
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
 
 def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:

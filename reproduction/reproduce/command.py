@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,10 +13,18 @@ from rich.console import Console
 from reproduction.claims.claim import evaluate
 from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import print_findings
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_at_least
 from reproduction.harness.folder import RunFolder, locked, open_folder, plain
+from reproduction.harness.metrics import duration
 from reproduction.harness.settings import stored_settings
-from reproduction.reproduce.execution import Outcome, is_done, perform, signs_of_life, workers
+from reproduction.reproduce.execution import (
+    Outcome,
+    is_done,
+    outcome,
+    perform,
+    signs_of_life,
+    workers,
+)
 from reproduction.reproduce.steps import FULL, SHORT, Sizes, Step, all_steps, tables
 
 
@@ -44,10 +52,7 @@ class Settings:
     """folder of the results; by default runs/reproduce, or runs/reproduce-full with --full"""
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise UserError(
-                f"jobs is {self.jobs}; expected at least 1. Leave out --jobs to use all cores."
-            )
+        check_at_least(self, 1, "jobs")
         if self.address is not None and self.backend == "local":
             raise UserError(
                 f"address is {self.address}, but the backend is local, which uses this machine only; "
@@ -116,18 +121,6 @@ def announce(
     console.print(f"The folder of the results is {settings.folder}", soft_wrap=True)
 
 
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration(40), duration(600), duration(36_000), duration(2_000_000)
-    ('40 s', '10 min', '10 h', '23 days')
-    """
-    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def reproduction_folder(path: Path, sizes: Sizes) -> RunFolder:
     """Create the folder of a reproduction, or open it to continue one of the same sizes."""
     if not (path / "settings.json").exists():
@@ -156,11 +149,25 @@ def run_steps(steps: Sequence[Step], settings: Settings, console: Console) -> li
                 if lost := [name for name in step.needs if name in failed]:
                     failed[step.name] = Outcome(step.name, error=f"needs {', '.join(lost)}")
             ready = [step for step in wave if step.name not in failed]
-            for ended in parallel(delayed(perform)(step, settings.folder) for step in ready):
+            jobs = (delayed(perform)(step, settings.folder) for step in ready)
+            for ended in outcomes(parallel(jobs), ready, settings.folder):
                 failed |= {ended.name: ended} if ended.error else {}
                 result = f"FAILED, {ended.error}" if ended.error else "done"
                 console.print(f"{duration(ended.seconds):>8}  {ended.name}: {result}", markup=False)
     return list(failed.values())
+
+
+def outcomes(results: Iterable[Outcome], steps: Sequence[Step], folder: Path) -> Iterator[Outcome]:
+    """Yield the outcomes of steps; if a worker of a cluster is lost, its steps have failed."""
+    seen = set()
+    try:
+        for ended in results:
+            seen.add(ended.name)
+            yield ended
+    except Exception as error:  # that of a cluster, since a step raises none
+        for name in [step.name for step in steps if step.name not in seen]:
+            lost = f"its worker was lost ({type(error).__name__}: {error})".split("\n")[0]
+            yield outcome(folder, name) or Outcome(name, error=lost)
 
 
 def waves(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import RunFolder, read_json
+from reproduction.harness.folder import RunFolder, read_json, writing
 from reproduction.reproduce.steps import Step
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ def perform(step: Step, folder: Path) -> Outcome:
 
 def run_alone(arguments: Sequence[str], log: Path) -> str | None:
     """Run a command in a process of its own, and return its error in one line if it fails."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    with writing(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join(filter(None, sys.path))
-    with log.open("a", encoding="utf-8") as file:
+    with writing(log), log.open("a", encoding="utf-8") as file:
         print(f"$ python -m reproduction {shlex.join(arguments)}", file=file, flush=True)
         with subprocess.Popen(
             [sys.executable, "-u", *PROGRAM, *arguments],

@@ -231,16 +231,24 @@ def lines(
     """Return a chart with a line for each estimator, in a panel for each value of a column.
 
     Args:
-        points: rows of a table with the column "estimator"; infinite values leave a gap.
+        points: rows of a table with the column "estimator", and "k" if estimators have several;
+            infinite values leave a gap.
         x: column of the horizontal axis.
         y: column of the vertical axis, which is logarithmic.
         facet: column of the panels.
         run: column that tells several lines of the same estimator apart.
     """
-    names = in_order(points["estimator"])
-    labels = [label(name) for name in names]
+    labels: dict[str, str] = {}  # of lines, with the names of their estimators
+    shown = points.assign(**{y: finite(points[y])}).astype({"estimator": object})
+    for name in in_order(points["estimator"]):
+        mine = points["estimator"] == name
+        numbers = sorted(points[mine]["k"].unique()) if "k" in points else []
+        for k in numbers if len(numbers) > 1 else [None]:
+            line = label(name) + ("" if k is None else f", k = {k}")
+            shown.loc[mine if k is None else mine & (points["k"] == k), "estimator"] = line
+            labels[line] = name
     figure = px.line(
-        points.assign(estimator=points["estimator"].map(label), **{y: finite(points[y])}),
+        shown,
         x=x,
         y=y,
         log_y=True,
@@ -248,10 +256,13 @@ def lines(
         facet_col=facet,
         color="estimator",
         line_dash="estimator",
-        color_discrete_sequence=[appearance(name).colour for name in names],
-        line_dash_sequence=[DASHES[appearance(name).line] for name in names],
-        category_orders={"estimator": labels},
+        color_discrete_sequence=[appearance(name).colour for name in labels.values()],
+        line_dash_sequence=[DASHES[appearance(name).line] for name in labels.values()],
+        category_orders={"estimator": list(labels)},
     )
+    names = list(labels.values())
+    more = {line for i, (line, name) in enumerate(labels.items()) if name in names[:i]}
+    figure.for_each_trace(lambda trace: trace.update(line_width=4 if trace.name in more else 2))
     return html(figure, height=460)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import measuring
-from reproduction.harness.models import kept_models, kept_settings
+from reproduction.harness.models import content_sha256, kept_models, kept_settings
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
@@ -58,10 +57,10 @@ def with_start(settings: TSPSettings) -> TSPSettings:
             f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
             f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
         )
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = content_sha256(path)
     if settings.start_sha256 not in (None, found):
         raise UserError(
-            f"{path} has changed since the run was started: its SHA-256 is {found}; expected "
+            f"{path} has changed since the run was started: the SHA-256 of its weights is {found}; expected "
             f"{settings.start_sha256}. Restore the file, or start another run."
         )
     return replace(settings, start_sha256=found)

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from reproduction.harness.errors import UserError
 from reproduction.harness.models import kept_settings, load_model
 from reproduction.tsp.policy import TourPolicy
 from reproduction.tsp.problem import check_instances
@@ -148,6 +149,13 @@ def _append(h: Tensor, row: Tensor) -> Tensor:
 
 def load_attention_model(path: Path) -> AttentionModel:
     """Read the ``model.safetensors`` of a run, and return the model in evaluation mode."""
-    model = AttentionModel(kept_settings(path, ModelSettings))
+    sizes = kept_settings(path, ModelSettings)
+    fewest = sizes.layers * sizes.width * (sizes.width + sizes.hidden)  # of its weights
+    if 4 * fewest > path.stat().st_size:
+        raise UserError(
+            f"{path} says that it holds a model of {sizes}, for which it is too small; expected a model "
+            "that training kept. Restore the file from a copy, or train again."
+        )
+    model = AttentionModel(sizes)
     load_model(path, model)
     return model.eval()

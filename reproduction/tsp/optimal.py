@@ -28,6 +28,10 @@ from reproduction.harness.folder import replacing
 from reproduction.tsp.problem import check_instances, tour_length
 
 TOUCHED = 1e-6  # an edge of a fractional solution counts from here
+CURE = (
+    "expected a cache that this user may write to, since shortest tours are found once and remembered. "
+    "Change the permissions of the folder, or name another with the environment variable XDG_CACHE_HOME"
+)
 CHUNK = 100  # instances per file of the cache: what is lost when the solver is stopped
 
 
@@ -64,7 +68,7 @@ def _remembered(chunk: Tensor, folder: Path) -> Tensor:
             return torch.from_numpy(np.load(path).reshape(len(chunk)))
     tours = torch.tensor([shortest_tour(instance) for instance in array])
     lengths = tour_length(chunk, tours.unsqueeze(1)).squeeze(1)
-    with replacing(path) as draft:
+    with replacing(path, CURE) as draft:
         np.save(draft, lengths.numpy())
     return lengths
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_one_of_each
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval, read_table
@@ -61,11 +61,8 @@ def read_gaps(folders: Sequence[Path]) -> pd.DataFrame:
             f"the runs have {sorted(gaps['nodes'].unique())} nodes; expected the same number. Draw "
             "a figure for each."
         )
-    for twice in gaps[gaps.duplicated(["estimator", "seed", "steps"])].itertuples():
-        raise UserError(
-            f"two of the folders have a run of {twice.estimator} with seed {twice.seed}; expected one "
-            "run for each estimator and seed. Leave one of them out."
-        )
+    twice = gaps[gaps.duplicated(["estimator", "seed", "steps"], keep=False)].head(2)
+    check_one_of_each((run.estimator, run.seed) for run in twice.itertuples())
     return gaps
 
 

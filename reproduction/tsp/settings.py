@@ -10,8 +10,13 @@ from typing import Literal, get_args
 import tyro
 
 from reproduction.harness.best_of import check_best_of
-from reproduction.harness.errors import UserError, check_at_least, check_positive
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ResumableSettings,
+    TrainingSettings,
+    own_first,
+)
 
 TOURS = 512  # in a batch of the paper, however many of them are of the same instance
 
@@ -28,6 +33,7 @@ Name = Literal[
 SINGLE: tuple[Name, ...] = ("reinforce_rollout", "reinforce_batch_mean")
 """Estimators that draw one tour per instance; its baseline comes from other instances or models."""
 
+MOST_LAYERS = 1000  # a damaged file may claim more, which take minutes to make
 BLOCKS = 10  # of measured gradients, whose means tell the error of the measured bias
 
 
@@ -61,6 +67,8 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         check_positive(self, "width", "heads", "layers", "hidden", "clip")
+        if self.layers > MOST_LAYERS:
+            raise UserError(f"layers is {self.layers}; expected at most {MOST_LAYERS}.")
         if self.width % self.heads:
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
@@ -68,6 +76,7 @@ class ModelSettings:
             )
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class TSPSettings(TrainingSettings):
     """Train the Attention Model on random instances of the travelling salesman problem.
@@ -107,7 +116,7 @@ class TSPSettings(TrainingSettings):
     best_of: int | None = None
     validate_best_of: int | None = None
     start_from: Path | None = None
-    start_sha256: tyro.conf.Suppress[str | None] = None  # of that file, which the command fills in
+    start_sha256: tyro.conf.Suppress[str | None] = None  # of its content; filled in by the command
     model: ModelSettings = field(default_factory=ModelSettings)
 
     def __post_init__(self) -> None:
@@ -153,6 +162,11 @@ class TSPSettings(TrainingSettings):
         """Number of epochs in all."""
         return self.steps // self.epoch_steps
 
+    @property
+    def length(self) -> str:
+        """How long the run is, and the option that says so."""
+        return f"{self.steps:,} steps (--steps)"
+
     def resolved(self) -> TSPSettings:
         """Return the settings with every default filled in, as a run stores them."""
         return replace(
@@ -164,6 +178,7 @@ class TSPSettings(TrainingSettings):
         )
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class TSPVariance(ResumableSettings):
     """Measure the gradient variance and bias of the estimators of Figure 3 on kept models of a run.
@@ -242,7 +257,4 @@ class TSPFigures:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction tsp."
-            )
+        check_runs(self.runs, "python -m reproduction tsp")

@@ -118,7 +118,7 @@ class TourTask(Task[Tensor]):
         """Draw new instances, (instances, nodes, 2)."""
         generator = seeded(place.seed, "instances", place.epoch, place.step)
         everyone = random_instances(self.examples, self.settings.nodes, generator=generator)
-        return place.share(everyone).to(self._device)
+        return place.share(everyone).to(self.device)
 
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the estimator, and the mean length and log-probability of its tours."""
@@ -143,7 +143,7 @@ class TourTask(Task[Tensor]):
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         """Return the mean length of greedy tours of fixed instances, and their gap to the shortest ones."""
-        greedy = greedy_lengths(self.model, self.valid.to(self._device)).double().cpu()
+        greedy = greedy_lengths(self.model, self.valid.to(self.device)).double().cpu()
         gap = 100 * (greedy / self.optimal - 1)
         return {
             "length": float(greedy.mean()),
@@ -157,7 +157,7 @@ class TourTask(Task[Tensor]):
         m = self.settings.validate_best_of or self.settings.best_of
         if m is None:
             return {}
-        parts = self.valid.to(self._device).split(AT_ONCE)
+        parts = self.valid.to(self.device).split(AT_ONCE)
         tours = [swor.ancestral_sample(self.model(x), m, generator=generator).value for x in parts]
         lengths = torch.cat([tour_length(x, t) for x, t in zip(parts, tours, strict=True)])
         gap = 100 * (lengths.double().cpu() / self.optimal.unsqueeze(-1) - 1)
@@ -171,7 +171,3 @@ class TourTask(Task[Tensor]):
         """Continue from :meth:`state`."""
         if self.rollout is not None:
             self.rollout.load_state_dict(state)
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device

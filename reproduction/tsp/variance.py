@@ -23,12 +23,20 @@ from torch import Tensor, nn
 
 import swor
 from reproduction.harness.appearance import appearance
-from reproduction.harness.folder import RunFolder, replacing
-from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
+from reproduction.harness.checkpoint import read_checkpoint, write_checkpoint
+from reproduction.harness.errors import UserError
+from reproduction.harness.folder import RunFolder
+from reproduction.harness.measurements import (
+    Advance,
+    Job,
+    do,
+    flat_gradient,
+    moments_and_means,
+    squared_norm,
+)
 from reproduction.harness.models import load_model
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.tsp.blocks import Blocks, squared_norm
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
@@ -176,27 +184,36 @@ class Measuring:
         """Return the file with the block means of the reference of a model."""
         return self.folder.path / f"reference-{step}.pt"
 
+    def kept_means(self, step: int) -> Tensor:
+        """Read these means."""
+        means = read_checkpoint(self.kept(step)).get("means")
+        size = sum(p.numel() for p in self.subject.model.parameters())
+        if not isinstance(means, Tensor) or means.shape != (BLOCKS, size):
+            raise UserError(
+                f"{self.kept(step)} does not hold the means of {BLOCKS} blocks of {size} numbers; expected "
+                "those that this measurement wrote. Remove the file, and they are measured again."
+            )
+        return means
+
     def reference(self, step: int, advance: Advance) -> None:
         """Draw the reference of a model, and describe its policy."""
         subject, settings = self.subject, self.settings
         load_model(subject.models[step], subject.model)
         draw = Gradient(settings, subject, step, REFERENCE, "reference")
-        blocks = Blocks(draw, settings.reference, draw.size)
-        moments(blocks, settings.reference, (draw.size,), advance)
-        row = describe(settings, subject, step, squared_norm(blocks.means()))
+        _, means = moments_and_means(draw, settings.reference, draw.size, BLOCKS, advance)
+        row = describe(settings, subject, step, squared_norm(means))
         self.policies = [*(p for p in self.policies if p.step != step), row]
         self.folder.write_csv(POLICIES, [p._asdict() for p in self.policies])
-        with replacing(self.kept(step)) as draft:
-            torch.save(blocks.means(), draft)
+        write_checkpoint(self.kept(step), {"means": means})
 
     def estimator(self, step: int, name: str, advance: Advance) -> None:
         """Measure an estimator on a model."""
         load_model(self.subject.models[step], self.subject.model)
         draw = Gradient(self.settings, self.subject, step, name)
         draws = repetitions(self.settings, name)
-        blocks = Blocks(draw, draws, draw.size)
-        stream = moments(blocks, draws, (draw.size,), advance)
-        bias = squared_norm(blocks.means() - torch.load(self.kept(step), weights_only=True))
+        reference = self.kept_means(step)
+        stream, means = moments_and_means(draw, draws, draw.size, BLOCKS, advance)
+        bias = squared_norm(means - reference)
         variance = (float(stream.total), float(stream.total_error))
         self.measured.append(VarianceRow(step, name, draw.k, draws, *variance, *bias))
         table = with_ratios(pd.DataFrame(self.measured))

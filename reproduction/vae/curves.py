@@ -122,8 +122,6 @@ def short_names(runs: Sequence[Path]) -> list[str]:
     ['a-one', 'b-one', 'two']
     """
     whole = [run.resolve() for run in runs]
-    if len(set(whole)) < len(whole):
-        raise UserError(f"a run was given twice: {', '.join(map(str, runs))}. Give each once.")
     short = [run.name for run in whole]
     return [
         f"{run.parent.name}-{name}" if short.count(name) > 1 else name

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
 from reproduction.harness.images import Name
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ResumableSettings,
+    TrainingSettings,
+    own_first,
+)
 from reproduction.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
 from swor.estimators.registry import ESTIMATORS
 
@@ -23,6 +28,7 @@ else:
     Estimator = tyro.extras.literal_type_from_choices(METHODS)  # listed by --help
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class VAESettings(TrainingSettings):
     """Train the categorical VAE.
@@ -74,6 +80,7 @@ class VAESettings(TrainingSettings):
         return Domain(self.data, self.dims, self.categories)
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
 class VAEVariance(ResumableSettings):
     """Measure the gradient variance of estimators on the kept models of a run.
@@ -113,6 +120,7 @@ class VAEVariance(ResumableSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "k", "records")
+        check_at_least(self, 0, "warm_up")
         # A variance with a standard error needs three gradients.
         check_at_least(self, 3, "repetitions", "repetitions_before")
         if not self.estimators:
@@ -144,7 +152,4 @@ class VAEFigures:
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "smoothing")
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction vae."
-            )
+        check_runs(self.runs, "python -m reproduction vae")

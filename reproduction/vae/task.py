@@ -68,11 +68,6 @@ class VAETask(Task[Tensor]):
         """Return the −ELBO and its KL on the validation set."""
         return evaluate(self.vae, self.images.valid, generator)
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return next(self.model.parameters()).device
-
 
 def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     """Make the model, of the size of the data, with initial weights from the seed."""

@@ -54,11 +54,14 @@ class Blocks:
         repeats: the number of gradients to come.
         parameters: the number of elements of each.
         device: of the gradients.
+        blocks: the number of blocks, or fewer if there are fewer gradients.
     """
 
-    def __init__(self, repeats: int, parameters: int, device: torch.device) -> None:
+    def __init__(
+        self, repeats: int, parameters: int, device: torch.device, blocks: int = BLOCKS
+    ) -> None:
         self.repeats, self.seen = repeats, 0
-        blocks = min(BLOCKS, repeats)
+        blocks = min(blocks, repeats)
         self.sums = torch.zeros(blocks, parameters, dtype=torch.float64, device=device)
         self.counts = self.sums.new_zeros(blocks, 1)
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, distributed, nn
 
+from reproduction.harness import training
 from reproduction.harness.settings import MAY_CHANGE, TrainingSettings
 from reproduction.harness.task import Place, Task, seeded
-from reproduction.harness.training import train
 from swor.estimators.baselines import batch_mean
 
 SCRIPT = Path(__file__)
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SCRIPT.parent.parent)}
+PATHS = os.pathsep.join(str(folder) for folder in SCRIPT.parents[1:3])  # tests, and what they test
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATHS}
 
 
 class Toy(Task[Tensor]):
@@ -88,6 +89,11 @@ class ToySettings(TrainingSettings):
 
 
 SETTINGS = ToySettings(epochs=3, log_every=4, checkpoint_every=5, cpu=True)
+
+
+def train(task: Task[Tensor], folder: Path, settings: ToySettings, *, resume: bool = False) -> bool:
+    """Train a task that has been made."""
+    return training.train(lambda: task, folder, settings, resume=resume)
 
 
 def stop(number: int, frame: object) -> None:

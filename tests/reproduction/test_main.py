@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ import torch
 from reproduction import cli
 from reproduction.bernoulli.command import bernoulli
 from reproduction.harness.errors import UserError
+from reproduction.tsp.settings import ModelSettings
 
 pytest.importorskip("tyro")
 
@@ -134,3 +136,55 @@ def test_a_reader_may_have_seen_enough() -> None:
     command = f"{sys.executable} -m reproduction --help | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("tsp --estimator rlo", "estimator is 'rlo'; expected one of: .*Did you mean rloo"),
+        ("vae --estimator=unorderd_set", "Did you mean unordered_set"),
+        ("vae-variance run --estimators rloo relaxx", "estimators is 'relaxx'.*Did you mean relax"),
+        ("lm-figures --measure greedi run", "Did you mean greedy"),
+        ("reproduce --backend zzz", "expected one of: local, ray, dask.$"),
+    ],
+)
+def test_a_word_that_is_nearly_right_is_named(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments.split()) == 2
+    assert re.search(said, capsys.readouterr().err.strip())
+
+
+def test_folders_after_a_word_are_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lm-figures", "--measure", "greedy", "nowhere"]) == 1
+    assert "there is no nowhere" in capsys.readouterr().err
+
+
+def test_own_options_come_before_shared_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"tsp": "nodes", "vae": "estimator", "lm": "epochs", "tsp-variance": "repetitions"}
+    for name, option in (own | {"vae-variance": "repetitions"}).items():
+        assert cli.main([name, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert said.index(f"--{option} ") < said.index("--seed ") < said.index("--resume "), name
+
+
+def test_numbers_that_no_machine_has_room_for_are_refused_by_every_command() -> None:
+    path, tried = Path("x"), set()
+    for kind in (*map(settings_of, cli.commands()), ModelSettings):
+        given = {"run": path, "runs": (path,), "model": path, "instances": path}
+        needed = {f.name: given[f.name] for f in fields(kind) if is_required(f)}
+        for name, hint in get_type_hints(kind).items():
+            if hint in (int, int | None) and name != "seed":
+                tried.add((kind.__name__, name))
+                with pytest.raises(UserError, match=str(10**19)):
+                    kind(**needed | {name: 10**19})
+    assert {("TSPSettings", "steps"), ("Settings", "jobs"), ("VAEVariance", "warm_up")} <= tried
+
+
+def settings_of(command: cli.Command) -> Any:
+    (kind,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
+    return kind
+
+
+def is_required(f: Field[Any]) -> bool:
+    return f.default is MISSING and f.default_factory is MISSING

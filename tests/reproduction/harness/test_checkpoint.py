@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from toy_training import SETTINGS, Plain, Toy
+from toy_training import SETTINGS, Plain, Toy, train
 
 from reproduction.harness.checkpoint import read_checkpoint, write_checkpoint
 from reproduction.harness.errors import UserError
-from reproduction.harness.training import train
 
 
 def test_a_killed_write_leaves_the_checkpoint(

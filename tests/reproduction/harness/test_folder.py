@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -98,3 +99,42 @@ def test_a_lock_has_one_holder_who_removes_drafts(tmp_path: Path) -> None:
         pass
     (tmp_path / "models").rmdir()
     folder.create(tmp_path)  # the file of the lock is no result
+
+
+def test_one_of_two_processes_makes_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.is_dir
+
+    def late(path: Path) -> bool:
+        found = plain(path)
+        if path.name == "run":
+            path.mkdir(exist_ok=True)  # by the other process, just after this one has looked
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", late)
+    with pytest.raises(UserError, match=r"run exists; expected a new or empty folder"):
+        folder.create(tmp_path / "run")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert [folder.create(None, "x").path.name for _ in range(2)] == ["x-1", "x-2"]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(errno.ENOSPC, "Free some space"), (errno.EROFS, "may write to"), (errno.EACCES, "another")],
+)
+def test_a_file_that_cannot_be_written_is_named(number: int, said: str, tmp_path: Path) -> None:
+    def fail() -> None:
+        with folder.replacing(tmp_path / "x.txt"):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(UserError, match=rf"x\.txt could not be written .*{said}"):
+        fail()
+
+
+@pytest.mark.parametrize("content", ["[" * 50_000, '{"settings": ' * 50_000, "[]", "3"])
+def test_damaged_settings_are_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(UserError, match=r"settings\.json cannot be read"):
+        folder.read_json(tmp_path / "settings.json")

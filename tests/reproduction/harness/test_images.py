@@ -143,3 +143,9 @@ def test_the_real_files(name: images.Name, sizes: tuple[int, ...]) -> None:
     found = load(name, Path(str(REAL)))
     assert (len(found.train), len(found.valid), len(found.test)) == sizes
     assert 0.12 < float(found.train.float().mean()) < 0.14
+
+
+def test_packed_bits_that_are_a_single_number_are_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / images.PACKED, **dict.fromkeys(("train", "valid", "test"), np.array(3.0)))
+    with pytest.raises(UserError, match=rf"{images.PACKED} cannot be read"):
+        load("binarized-mnist", tmp_path)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Toy
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Toy, train
 
+from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import Meter, Records, read_records
 from reproduction.harness.processes import connect
-from reproduction.harness.training import train
 
 
 def test_a_meter_averages_what_it_has_seen() -> None:
@@ -98,3 +98,49 @@ def test_a_tracker_that_is_not_installed_is_named(
     monkeypatch.setattr("reproduction.harness.processes.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"wandb is not installed.*pip install wandb"):
         train(Toy(), tmp_path, replace(SETTINGS, track=("wandb",)))
+
+
+WHOLE = '{"split": "valid", "step": 0, "epoch": 0, "solved": 0.5, "right": 0.5, "gap": 1.0}\n'
+DAMAGED = [
+    WHOLE.replace("solved", "solvee").replace("gap", "gaq").replace("right", "rihgt"),
+    WHOLE.replace("step", "stfp"),
+    WHOLE.replace('"step": 0', '"step": -1'),
+    WHOLE.replace('"step": 0', '"step": 0.5'),
+    WHOLE.replace('"step": 0', f'"step": {10**400}'),
+    WHOLE.replace("0.5", "[0.5]"),
+    WHOLE.replace("0.5", "null"),
+    WHOLE.replace("0.5", str(10**400)),
+    WHOLE.replace("valid", "v\\u0061lid").replace("1.0", "true"),
+    "3\n",
+    "[" * 50_000 + "\n",
+    WHOLE[:40] + "\n",
+    "\n",
+    WHOLE.replace("solved", "solv\xe9d").encode("latin-1"),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", DAMAGED)
+def test_a_damaged_line_is_named_by_every_command_that_reads_it(
+    line: str | bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    run.mkdir()
+    for command in ("lm-figures", "tsp-figures", "vae-figures", "best-of-figures"):
+        best = {"validate_best_of": 2} if command == "best-of-figures" else {}
+        (run / "settings.json").write_text(json.dumps({"settings": {"seed": 0} | best}))
+        content = line if isinstance(line, bytes) else line.encode()
+        (run / "metrics.jsonl").write_bytes(content)
+        assert main([command, str(run), "--out", str(out)]) == 1
+        error = capsys.readouterr().err
+        assert str(run) in error and "Traceback" not in error
+        assert not out.exists()
+
+
+def test_a_full_disk_is_named_when_the_log_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    records = Records.__new__(Records)
+    records.path, records.began = tmp_path / "metrics.jsonl", 0.0
+    records.accelerator = connect(SETTINGS)
+    with pytest.raises(UserError, match=r"metrics\.jsonl could not be written \(No space left"):
+        records.write("valid", 0, 0, {"loss": 1.0})

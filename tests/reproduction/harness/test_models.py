@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from reproduction.harness.errors import UserError
-from reproduction.harness.models import keep_model, kept_settings, load_model
+from reproduction.harness.models import content_sha256, keep_model, kept_settings, load_model
+from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.settings import ModelSettings
 
 
 def test_kept_models_can_be_read(tmp_path: Path) -> None:
@@ -103,3 +106,36 @@ def test_the_umask_says_who_may_read_a_model(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == 0o640
+
+
+def test_files_of_the_same_content_have_the_same_hash(tmp_path: Path) -> None:
+    weights = {"a": torch.ones(2, 3), "b": torch.tensor(2.0, dtype=torch.bfloat16)}
+    kept = {f"name{i}": str(i) for i in range(6)}  # safetensors writes it in any order
+    files = [tmp_path / f"{i}.safetensors" for i in range(20)]
+    for file in files:
+        save_file(weights, file, kept)
+    assert len({file.read_bytes() for file in files}) > 1
+    (found,) = {content_sha256(file) for file in files}
+    for changed, beside in (
+        (weights | {"a": torch.zeros(2, 3)}, kept),
+        (weights | {"a": torch.ones(3, 2)}, kept),
+        (weights, kept | {"name0": "9"}),
+    ):
+        save_file(changed, tmp_path / "other", beside)
+        assert content_sha256(tmp_path / "other") != found
+
+
+def test_settings_nested_too_deeply_are_damage(tmp_path: Path) -> None:
+    save_file({"a": torch.ones(1)}, tmp_path / "x", {"settings": "[" * 50_000})
+    with pytest.raises(UserError, match="x cannot be read"):
+        kept_settings(tmp_path / "x", ModelSettings)
+
+
+@pytest.mark.parametrize(("name", "size"), [("width", 10**9), ("layers", 10**6), ("hidden", 10**9)])
+def test_a_model_that_its_file_cannot_hold_is_not_made(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    claimed = {"width": 8, "heads": 2, "layers": 1, "hidden": 8, "clip": 10.0} | {name: size}
+    save_file({"a": torch.ones(1)}, tmp_path / "x", {"settings": json.dumps(claimed)})
+    with pytest.raises(UserError, match=rf"x says that it holds|{name} is {size}"):
+        load_attention_model(tmp_path / "x")

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 from run_results import logged
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, train
 
 from reproduction.harness.errors import UserError
 from reproduction.harness.processes import connect, together
-from reproduction.harness.training import train
 
 
 def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:

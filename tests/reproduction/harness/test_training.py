@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +15,14 @@ import pytest
 import torch
 from run_results import logged, same_weights
 from torch import Tensor
-from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings
+from toy_training import ENVIRONMENT, SCRIPT, SETTINGS, Plain, Toy, ToySettings, train
 
+from reproduction.harness import training
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import locked
 from reproduction.harness.metrics import read_records
 from reproduction.harness.models import kept_models, kept_settings, load_model
-from reproduction.harness.training import run, train
+from reproduction.harness.training import run
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +120,7 @@ def test_other_settings_are_refused(whole: tuple[Path, Toy]) -> None:
 
 
 def test_a_run_is_not_overwritten(whole: tuple[Path, Toy]) -> None:
-    with pytest.raises(UserError, match="Resume the run, or give another folder"):
+    with pytest.raises(UserError, match="nothing is ever overwritten"):
         train(Toy(), whole[0], SETTINGS)
 
 
@@ -300,3 +303,59 @@ def test_a_folder_in_use_is_refused_before_its_settings_are_changed(tmp_path: Pa
     with locked(tmp_path), pytest.raises(UserError, match="is in use"):
         train(Toy(), tmp_path, SETTINGS, resume=True)
     assert (tmp_path / "settings.json").read_bytes() == before
+
+
+def made_too_early() -> Toy:
+    pytest.fail("the task was made first")
+
+
+def test_a_run_in_use_or_of_other_settings_is_refused_before_its_task_is_made(
+    tmp_path: Path, whole: tuple[Path, Toy]
+) -> None:
+    again = replace(SETTINGS, resume=whole[0])
+    with pytest.raises(UserError, match="seed was 0 and is 3"):
+        run(made_too_early, replace(again, seed=3), command="toy", name="toy")
+    with locked(whole[0]), pytest.raises(UserError, match="is in use"):
+        run(made_too_early, replace(again, epochs=4), command="toy", name="toy")
+
+
+def test_the_settings_of_two_starts_are_those_of_the_one_that_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, first = tmp_path / "run", replace(SETTINGS, epochs=1)
+    out.mkdir()
+
+    @contextmanager
+    def after_another(folder: Path) -> Iterator[None]:
+        monkeypatch.undo()
+        assert train(Toy(), folder, first)  # between the choice of the folder and its lock
+        with locked(folder):
+            yield
+
+    monkeypatch.setattr(training, "locked", after_another)
+    with pytest.raises(UserError, match="nothing is ever overwritten"):
+        run(made_too_early, replace(SETTINGS, out=out, seed=9), command="toy", name="toy")
+    assert json.loads((out / "settings.json").read_text())["settings"]["seed"] == 0
+
+
+def test_a_finished_run_says_so(
+    whole: tuple[Path, Toy], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = logged(whole[0])
+    run(Toy, replace(SETTINGS, resume=whole[0]), command="toy", name="toy")
+    said = capsys.readouterr().out
+    assert "The run is finished: it has had its 3 epochs (--epochs)" in said
+    assert "━" not in said
+    assert logged(whole[0]) == before
+
+
+def test_a_run_says_how_long_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reproduction.harness.metrics.NOTICED", 0.0)
+    monkeypatch.setattr("reproduction.harness.metrics.WORTH_SAYING", 0.0)
+    run(Toy, replace(SETTINGS, out=tmp_path / "run"), command="toy", name="toy")
+    said = capsys.readouterr().out
+    assert "has 3 epochs (--epochs). Give fewer for a shorter run" in said
+    assert said.count("15 steps remain: about 0 s, validations not counted") == 1
+    assert said.index("epochs (--epochs)") < said.index("epoch    0") < said.index("steps remain")

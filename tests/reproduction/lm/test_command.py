@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,23 @@ def test_a_run_is_trained_for_the_best_of_some_completions(tmp_path: Path, estim
 def test_a_best_of_more_than_k_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lm", "--k", "4", "--best-of", "5"]) == 1
     assert "best_of is 5 and k 4" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("command", ["lm-figures", "best-of-figures"])
+def test_runs_given_twice_or_just_begun_are_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, copy, out = tmp_path / "run", tmp_path / "copy", ["--out", str(tmp_path / "out")]
+    options = ["--epochs", "1", "--validate-best-of", "2", "--out", str(run)]
+    assert main(["lm", *TINY, *options]) == 0
+    shutil.copytree(run, copy)
+    assert main([command, str(run), str(tmp_path / "x" / ".." / "run"), *out]) == 1
+    assert "a run was given twice" in capsys.readouterr().err
+    assert main([command, str(run), str(copy), *out]) == 1
+    assert "two of the folders have a run of" in capsys.readouterr().err
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    for begun in (lines[:1], []):
+        (run / "metrics.jsonl").write_text("".join(begun))
+        assert main([command, str(run), *out]) == 1
+        assert re.search("has just begun|was not validated", capsys.readouterr().err)

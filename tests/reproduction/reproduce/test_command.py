@@ -85,7 +85,7 @@ def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "cure"),
     [
-        ({"jobs": 0}, "Leave out --jobs"),
+        ({"jobs": 0}, "jobs is 0; expected at least 1"),
         ({"address": "host"}, "--backend ray"),
     ],
 )

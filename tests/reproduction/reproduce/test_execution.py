@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -23,7 +23,7 @@ from rich.console import Console
 
 from reproduction.harness.errors import UserError
 from reproduction.reproduce import execution
-from reproduction.reproduce.command import Settings, run_steps
+from reproduction.reproduce.command import Settings, outcomes, run_steps
 from reproduction.reproduce.execution import (
     Outcome,
     is_done,
@@ -186,3 +186,21 @@ def test_a_missing_backend_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match="pip install ray"):
         in_parallel([], tmp_path, "ray")
+
+
+def test_a_worker_that_is_lost_fails_its_steps_alone(tmp_path: Path) -> None:
+    def results() -> Iterator[Outcome]:
+        yield perform(step("a", "write"), tmp_path)
+        perform(step("b", "write"), tmp_path)  # it ended, but its result did not arrive
+        raise ConnectionError("worker 3 does not answer")
+
+    ended = list(outcomes(results(), [step(name) for name in "abc"], tmp_path))
+    assert [(each.name, each.error) for each in ended[:2]] == [("a", None), ("b", None)]
+    assert ended[2].error == "its worker was lost (ConnectionError: worker 3 does not answer)"
+
+
+def test_a_log_on_a_full_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.txt").symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"logs/a\.txt could not be written \(No space left"):
+        perform(step("a", "write"), tmp_path)

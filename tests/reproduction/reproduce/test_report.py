@@ -22,6 +22,7 @@ from reproduction.reproduce.report import (
     figure1,
     figure2,
     figure3,
+    label,
     lines,
     page,
     table,
@@ -91,3 +92,12 @@ def test_steps_that_have_not_succeeded_are_named(tmp_path: Path) -> None:
     assert "The step bernoulli has not succeeded" in html
     assert "<td>python -m reproduction reproduce</td>" in html
     assert "<td>not run</td>" in html
+
+
+def test_lines_of_one_estimator_with_several_k_are_told_apart() -> None:
+    rows = [{"estimator": name, "k": k} for name, k in (("rloo", 4), ("rloo", 8), ("risk", 4))]
+    points = pd.DataFrame([row | {"x": x, "y": 1.0 + x} for row in rows for x in range(2)])
+    chart = lines(points, "x", "y")
+    names = re.findall(r'"name":"([^"]*)"', chart)
+    assert sorted(names) == sorted([label("risk"), *(f"{label('rloo')}, k = {k}" for k in (4, 8))])
+    assert chart.count('"width":4') == 1  # the thick line is that of more samples

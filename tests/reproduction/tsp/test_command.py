@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from run_results import logged, same_weights
 from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
-from reproduction.harness.models import keep_model
+from reproduction.harness.models import content_sha256, keep_model
 from reproduction.tsp.command import tsp
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.problem import tour_length
@@ -229,7 +228,7 @@ def test_a_run_starts_from_the_model_of_another(name: str, tmp_path: Path) -> No
     assert same_weights(first, load_attention_model(start))
     stored = json.loads((whole / "settings.json").read_text())["settings"]
     assert stored["start_from"] == str(start)
-    assert stored["start_sha256"] == hashlib.sha256(start.read_bytes()).hexdigest()
+    assert stored["start_sha256"] == content_sha256(start)
     part = train(tmp_path / "part", **options)
     assert main(["tsp", "--resume", str(part), "--steps", "8"]) == 0
     assert logged(part) == logged(whole)

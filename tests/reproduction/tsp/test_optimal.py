@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from itertools import combinations
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from reproduction.harness.errors import UserError
 from reproduction.tsp import optimal as solver
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.problem import random_instances, validation_instances
@@ -109,3 +111,15 @@ def test_optimal_lengths_of_no_instances(instances: Tensor, tmp_path: Path) -> N
     with pytest.raises(ValueError, match="instance"):
         optimal_lengths(instances, cache=tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder can be in a file")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(UserError, match=r"cache/.*\.npy could not be written \(Read-only.*XDG"):
+            optimal_lengths(torch.rand(1, 3, 2), cache=tmp_path / "cache")

@@ -13,12 +13,13 @@ from torch import Tensor
 
 import swor
 from reproduction.cli import main
+from reproduction.harness.checkpoint import write_checkpoint
 from reproduction.harness.errors import UserError
+from reproduction.harness.measurements import squared_norm
 from reproduction.harness.models import kept_models, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.tsp.blocks import squared_norm
 from reproduction.tsp.command import tsp, tsp_variance
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import random_instances, tour_length
@@ -27,6 +28,7 @@ from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS
 from reproduction.tsp.variance import (
     Gradient,
+    Measuring,
     PolicyRow,
     Subject,
     VarianceRow,
@@ -286,3 +288,27 @@ def test_a_resumed_measurement_may_have_more_models_and_estimators(
         assert sorted(found) == sorted(expected)
     kept = read_settings(TSPVariance, part)
     assert (kept.steps, kept.estimators) == ((0, 20), few.estimators)
+
+
+def test_a_damaged_reference_is_named(few: TSPVariance, tmp_path: Path, monkeypatch) -> None:
+    few = replace(few, steps=(0,), estimators=("rloo",), out=tmp_path / "part")
+    plain = Measuring.estimator
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Measuring, "estimator", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        tsp_variance(few)
+    monkeypatch.setattr(Measuring, "estimator", plain)
+    again, kept = replace(few, out=None, resume=few.out), tmp_path / "part" / "reference-0.pt"
+    whole = kept.read_bytes()
+    for content in (b"", whole[:-9], whole[:900] + b"x" + whole[901:]):
+        kept.write_bytes(content)
+        with pytest.raises(UserError, match=r"reference-0\.pt cannot be read"):
+            tsp_variance(again)
+    write_checkpoint(kept, {"means": torch.zeros(3)})
+    with pytest.raises(UserError, match=r"reference-0\.pt does not hold.*Remove the file"):
+        tsp_variance(again)
+    kept.unlink()
+    tsp_variance(again)

@@ -89,6 +89,11 @@ def read_run(run: Path) -> pd.DataFrame:
             f"{run} was not validated with the best of m; expected a run of the command tsp or lm "
             "with --best-of or --validate-best-of. Train it anew with one of them."
         )
+    if settings.get("log_success") is not None:
+        raise UserError(
+            f"{run} was trained for the log of the probability of success; expected runs for the mean "
+            "or for the best of m. Compare such runs by lm-figures."
+        )
     objective = "mean" if settings.get("best_of") is None else RULES[settings["estimator"]]
     rows = [
         {"objective": objective, "seed": settings["seed"], "steps": record["step"], "m": m}

@@ -112,7 +112,8 @@ class CompletionPolicy:
             self.ranks.any(True)  # those that have ended make the same call, in finish
         order, past = row.argsort(), tokens.shape[-1] - 1
         logits = self.network.extend(cache, tokens[order, -1:], owners[order], past).squeeze(1)
-        return logits[row]
+        stay = torch.equal(row, torch.arange(len(row), device=row.device))
+        return logits if stay else logits[row]  # a copy of the size of the vocabulary
 
     def _scatter(self, log_probs: Tensor, live: Tensor) -> Tensor:
         """Insert rows for completions that have ended, whose next token is the end with certainty."""

@@ -38,6 +38,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "samplers": "What does sampling without replacement cost, compared with independent samples?",
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
+    "completions": "And beside `generate(do_sample=True)`, for decoders and encoder-decoders?",
     "sequence-training": "And what does their gradient cost, in chunks?",
     "vae": "What does a training step of the categorical VAE cost?",
     "vae-shares": "How is the time of this VAE step divided?",
@@ -58,6 +59,9 @@ NOTES = {
     "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
     "`exponentials` is one exponential per outcome. At 100 outcomes every tensor is small, and the number of "
     "operations counts.",
+    "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "
+    "`sample_completions`, and `independent` is `ancestral_completions`. Every twentieth token ends a "
+    "completion, so that lengths differ. Completions that have ended cost no computation here.",
     "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
     "need the first k different values, the mass outside and the threshold: many small operations.",
 }

@@ -16,8 +16,9 @@ PAGES = sorted(DOCS.rglob("*.md"))
 RESULTS = sorted((ROOT / "results").glob("*/README.md"))
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
 SOURCES = [path for part in ("swor", "reproduction") for path in (ROOT / part).rglob("*.py")]
-# The code of rl4co's page runs in tests/integrations/test_rl4co.py, in an environment of its own.
-WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem != "rl4co"]
+# Run in tests/integrations/test_rl4co.py, in an environment of its own, and in tests/docs/test_hooks.py.
+ELSEWHERE = ("rl4co", "in_your_trainer")
+WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)

@@ -77,7 +77,7 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
 
 def check_not_nan(name: str, log_p: Tensor) -> None:
     """Check that log-probabilities are finite or −inf."""
-    if may_validate(log_p) and not _range(log_p)[1] < math.inf:
+    if may_validate(log_p) and log_p.numel() and not log_p.amax().item() < math.inf:
         raise ValueError(
             f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
             "Check the computation that produced them, or normalise with torch.log_softmax."

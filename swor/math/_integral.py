@@ -152,13 +152,13 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     half = 0.5 * (f.log_f - f.log_f.amax(-1, keepdim=True)).unsqueeze(-2)
     v = torch.exp(half - f.log_u)
     one = (v * torch.exp(half)).sum(-1, keepdim=True)
-    two = None
+    log_scale, two = f.log_p_over_u.movedim(-1, 0), None
     if second_order:
         with without_autocast(v):
             two = ((v / one) @ v.mT).movedim((-2, -1), (0, 1))
-    log_scale = f.log_p_over_u.movedim(-1, 0)
-    scale = torch.exp(log_scale - inner.log_total()).masked_fill_(inner.impossible, 0.0)
-    return LeftOut(one.squeeze(-1).movedim(-1, 0), two, log_scale, scale)
+        same = torch.eye(len(inner.log_p), dtype=torch.bool, device=two.device).unsqueeze(-1)
+        two = torch.where(same, torch.exp(inner.log_p - log_scale), two)
+    return LeftOut(one.squeeze(-1).movedim(-1, 0), two, log_scale)
 
 
 def log_prob_set(inner: Interior) -> Tensor:

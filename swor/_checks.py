@@ -57,8 +57,13 @@ def _range(x: Tensor) -> tuple[float, float]:
     """Return the smallest and the largest element, both NaN if one is: a single pass over the tensor."""
     if x.numel() == 0:
         return 1.0, 1.0
-    least, most = x.detach().aminmax()
+    least, most = x.aminmax()
     return least.item(), most.item()
+
+
+def known_finite(x: Tensor) -> bool:
+    """Whether a look at the sum tells that all elements are finite. A sum that overflows tells nothing."""
+    return may_inspect(x) and math.isfinite(x.sum().item())
 
 
 def check_log_probs(name: str, log_p: Tensor) -> None:

@@ -56,9 +56,8 @@ def interior(log_p: Tensor, log_rest: Tensor) -> Interior:
         log_p: (batch, k).
         log_rest: (batch,).
     """
-    log_masses = torch.cat([log_p.movedim(-1, 0), log_rest.unsqueeze(0)])
-    check_not_nan("log_p or log_rest", log_masses)
-    log_p = log_masses[:-1]
+    log_p = log_p.movedim(-1, 0).contiguous()
+    log_total = torch.logaddexp(log_p.logsumexp(0), log_rest)
+    check_not_nan("log_p or log_rest", log_total)
     impossible = log_p.isneginf()
-    log_p = log_p.masked_fill(impossible, LOG_EVERYTHING)
-    return Interior(log_p, impossible, log_rest, log_masses.logsumexp(0))
+    return Interior(log_p.masked_fill(impossible, LOG_EVERYTHING), impossible, log_rest, log_total)

@@ -13,11 +13,11 @@ Subset = tuple[int, ...]
 
 
 class Pairs(NamedTuple):
-    """Positions of pairs (A, i) of a subset and one of its elements."""
+    """Pairs (A, i) of a subset and one of its elements, in tables of any shape."""
 
-    smaller: Tensor  # of A \\ i among the subsets of one element less
     element: Tensor  # i
-    others: Tensor  # of A \\ i among the subsets of the elements other than i
+    smaller: Tensor  # the position of A \\ i among the subsets of one element less
+    place: Tensor  # the position of i and A \\ i among all elements and subsets of the others
 
 
 class Tables(NamedTuple):
@@ -27,8 +27,10 @@ class Tables(NamedTuple):
     size k − 1 is the one without s.
     """
 
-    incidence: Tensor  # (k, others + 1, k): the elements of each subset of those other than i; none at last
-    start: Tensor  # (others + 1, 1): 1 for each of these subsets, and infinity at last
+    incidence: (
+        Tensor  # (k, subsets + 1, k): for each i, the subsets of the other elements; none at last
+    )
+    start: Tensor  # (subsets + 1, 1): 1 for each of them, and infinity at last
     ones: tuple[Tensor, Tensor]  # (1, 1) and (k, 1)
     levels: tuple[Pairs, ...]  # for the size 1, 2, …, k, each (size, subsets)
     left_out: Pairs  # (k, k), row s, column s': (S \\ s, s'); no pair on the diagonal
@@ -89,17 +91,20 @@ def _level(k: int, size: int, places: dict[Subset, int], device: torch.device) -
     pairs = [[(a, a[j]) for a in _subsets(k, size)] for j in range(size)]
     smaller = [[before[_without(a, i)] for a, i in row] for row in pairs]
     element = [[i for _, i in row] for row in pairs]
-    others = [[places[_renumbered(a, i)] for a, i in row] for row in pairs]
-    return Pairs(*(torch.tensor(x, device=device) for x in (smaller, element, others)))
+    place = [[i * (len(places) + 1) + places[_renumbered(a, i)] for a, i in row] for row in pairs]
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))
 
 
 def _left_out(k: int, places: dict[Subset, int], device: torch.device) -> Pairs:
     before = {a: n for n, a in enumerate(_subsets(k, max(k - 2, 0)))}
     left = [[_without(_without(tuple(range(k)), s), t) for t in range(k)] for s in range(k)]
-    smaller = [[before.get(a, 0) for a in row] for row in left]
     element = [list(range(k)) for _ in range(k)]
-    others = [
-        [len(places) if s == t else places[_renumbered(left[s][t], t)] for t in range(k)]
-        for s in range(k)
+    smaller = [[before.get(a, 0) for a in row] for row in left]
+    place = [
+        [
+            t * (len(places) + 1) + (len(places) if s == t else places[_renumbered(a, t)])
+            for t, a in enumerate(row)
+        ]
+        for s, row in enumerate(left)
     ]
-    return Pairs(*(torch.tensor(x, device=device) for x in (smaller, element, others)))
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))

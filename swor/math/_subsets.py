@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding  # rows of a table, by indices of any shape
 
 from swor.math import _subset_tables
 from swor.math._interface import Interior, LeftOut
@@ -48,8 +49,10 @@ def tables(k: int, like: Tensor) -> Tables:
 class Recursion(NamedTuple):
     r"""The sums $\hat h$, and what they are made of."""
 
-    h: list[Tensor]  # of the subsets of size 0, 1, …, each (subsets, batch), or (subsets, 1) if all are 1
-    totals: Tensor  # (k, others + 1, batch), T(A, i): of element i and each subset of the others
+    h: list[
+        Tensor
+    ]  # of the subsets of size 0, 1, …, each (subsets, batch), or (subsets, 1) if all are 1
+    totals: Tensor  # (pairs, batch), T(A, i), by the place of the pair
     ratio: Tensor  # (k, k, batch), row i, column j: p_j / c_i
     log_c: Tensor  # (k, batch)
 
@@ -70,12 +73,12 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> Recursion:
     largest = math.log(torch.finfo(log_p.dtype).max / (2 * k))  # beyond it, 1 / T is negligible
     ratio = (log_p - log_c.unsqueeze(1)).clamp(max=largest).exp()
     with without_autocast(ratio):
-        totals = torch.baddbmm(table.start, table.incidence, ratio)
+        totals = torch.baddbmm(table.start, table.incidence, ratio).flatten(0, 1)
     h = list(table.ones)
     for pairs in table.levels[1:sizes]:
-        total = totals[pairs.element, pairs.others]
-        # The subsets of one element have 1.
-        terms = total.reciprocal() if len(h) == 2 else h[-1][pairs.smaller].div_(total)
+        total = embedding(pairs.place, totals)
+        # A single element has 1.
+        terms = total.reciprocal() if len(h) == 2 else embedding(pairs.smaller, h[-1]).div_(total)
         h.append(terms.sum(0))
     return Recursion(h, totals, ratio, log_c)
 
@@ -95,8 +98,8 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     pairs = table.left_out
     if k == 1:
         return LeftOut(found.h[0], found.ratio if second_order else None, found.log_c)
-    without = found.h[k - 2][pairs.smaller]
-    one = (without / found.totals[pairs.element, pairs.others]).sum(1)
+    without = embedding(pairs.smaller, found.h[k - 2])
+    one = (without / embedding(pairs.place, found.totals)).sum(1)
     if not second_order:
         return LeftOut(one, None, found.log_c)
     two = torch.where(table.diagonal, found.ratio, without / one.unsqueeze(1))

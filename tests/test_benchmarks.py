@@ -35,6 +35,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 SMALLEST = {
     "best_of": "",
     "estimators": "--outcomes 100",
+    "operations": "",
+    "readme": "",
     "large": "--outcomes 1000 --k 2",
     "ratios": "--batch 100",
     "samplers": "",

@@ -51,9 +51,9 @@ ORDER = {  # the tables in the order of the page, and what each answers
 }
 
 NOTES = {
-    "readme": "The whole training step of the README, with its optimiser, over the same step with a loss written "
-    "by hand. Operations are those that the step dispatches, forward and backward; they do not depend on the "
-    "machine.",
+    "readme": "The whole training step of the README, with its optimiser, over the same step with a loss "
+    "written by hand. Operations are those that the step dispatches, forward and backward; they do "
+    "not depend on the machine.",
     "operations": "Where tensors are small, a loss costs as much as it has operations. `checks` are those of "
     "values, which `swor.set_validate_values(False)` turns off.",
     "ratios_linear": "The limit is a single pass over memory that writes the result.",

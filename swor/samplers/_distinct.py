@@ -104,9 +104,9 @@ def _from_stream(
     """Draw from probabilities (*batch, n) with the sum ``total`` (*batch, 1)."""
     batch, n = p.shape[:-1], p.shape[-1]
     if len(batch) != 1:
-        flat = (x.reshape(-1, x.shape[-1]) for x in (log_probs, p, total))
-        found = _from_stream(*flat, k, generator)
-        return DistinctValues(*(x.reshape(*batch, *x.shape[1:]) for x in found))
+        log_probs, p, total = (x.reshape(-1, x.shape[-1]) for x in (log_probs, p, total))
+        found = _from_stream(log_probs, p, total, k, generator)
+        return DistinctValues(*(x.reshape((*batch, *x.shape[1:])) for x in found))
 
     def race(rows: Tensor) -> Tensor:
         found = top_k_outcomes(log_probs[rows], k, generator)

@@ -79,6 +79,16 @@ def test_accuracy_against_many_digits(k, dtype, tolerance):
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+@pytest.mark.parametrize("k", [11, 64, 256])
+def test_the_bracket_fits_wherever_the_integrand_rises(k, dtype, tolerance):
+    """It rises where the clocks of the sample ring, long before the first one outside rings."""
+    for log_a, log_b in ((3, 3), (7, 0), (10, 8), (15.5, -3), (20, 0), (30, 14), (36, 3)):
+        for na in (k, k // 2, 1):
+            ours, exact = measured(float(log_a), na, float(log_b), k - na, 0.0, dtype, "integral")
+            assert worst_error(ours, exact) <= tolerance, (log_a, log_b, na)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 2e-5)])
 @pytest.mark.parametrize("k", [256, 1000])
 def test_accuracy_of_large_sets(k, dtype, tolerance):
     for a, b, rest in LEVELS[:4]:

@@ -28,6 +28,8 @@ were running at the same time; then only the ratios are meaningful, and their la
 """
 
 ORDER = {  # the tables in the order of the page, and what each answers
+    "readme": "What does the example of the README cost, compared with a hand-written REINFORCE?",
+    "operations": "How many operations does a small loss dispatch?",
     "ratios": "How fast and how accurate are the ratios, compared with textbook methods?",
     "ratios_rule": "What do the weights of the estimator cost for a small batch?",
     "ratios_linear": "How does the cost of the ratios grow with the batch?",
@@ -50,6 +52,11 @@ ORDER = {  # the tables in the order of the page, and what each answers
 }
 
 NOTES = {
+    "readme": "The whole training step of the README, with its optimiser, over the same step with a loss "
+    "written by hand. Operations are those that the step dispatches, forward and backward; they do "
+    "not depend on the machine.",
+    "operations": "Where tensors are small, a loss costs as much as it has operations. `checks` are those of "
+    "values, which `swor.set_validate_values(False)` turns off.",
     "ratios_linear": "The limit is a single pass over memory that writes the result.",
     "ratios_growth": "The limits are a pass over memory that writes the result, and its logarithms. The "
     "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
-from swor.math._interface import OVERWHELMING
+from swor.math._logspace import LOG_EVERYTHING
 from swor.math.ratios import complete
 
 Method = Literal["auto", "subsets", "integral"]
@@ -111,7 +111,7 @@ def prepare(
     possible = impossible.logical_not().sum(-1)
     draws = Draws(
         log_p=target.masked_fill(impossible, -torch.inf),
-        log_q=full.masked_fill(impossible, OVERWHELMING),
+        log_q=full.masked_fill(impossible, LOG_EVERYTHING),
         log_rest=rest.masked_fill(covered, 0.0),
         covered=covered,
         room=possible.masked_fill(covered, m + 1),

@@ -22,6 +22,9 @@ from swor.samplers.streams import NOTHING_LEFT, drawn_mass, to_log_prob
 from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
+TOO_MANY = (
+    50.0  # repetitions, by their expected number of new outcomes: exp(−50) is the chance of more
+)
 Outcomes = Sequence[Sequence[Outcome]]  # for every element of the batch, in the order drawn
 Draws = Sequence[Sequence[tuple[Outcome, float | Tensor]]]
 
@@ -80,6 +83,7 @@ class DistinctRounds(Generic[Outcome]):
         self._rest = [0.0] * batch
         self._position: list[dict[Outcome, int]] = [{} for _ in range(batch)]  # among all draws
         self._draws = [0] * batch
+        self._repeats = [0] * batch  # since the last new outcome
         self._log_p: list[list[Tensor]] = [[] for _ in range(batch)]
         self._kappa: Tensor | None = None
         self._finished = True
@@ -108,6 +112,7 @@ class DistinctRounds(Generic[Outcome]):
                 self._keep(element, pairs, k)
             self.rounds += 1
             self._kappa, self._rest = None, self._masses(k)
+            self._check_new()
         self.k, self._finished = k, True
 
     def sample(self) -> Sample:
@@ -135,6 +140,16 @@ class DistinctRounds(Generic[Outcome]):
                 "in numbers that depend on the draws; expected a new object. Estimates would be biased."
             )
 
+    def _check_new(self) -> None:
+        """Check that new outcomes appear at least as often as the mass outside says."""
+        for element, (log_rest, repeats) in enumerate(zip(self._rest, self._repeats, strict=True)):
+            if repeats * math.exp(log_rest) > TOO_MANY:
+                raise ValueError(
+                    f"the last {repeats} draws for element {element} of the batch repeat earlier ones, "
+                    f"although a mass of {math.exp(log_rest):.6g} is left; expected log-probabilities of the "
+                    "distribution that the draws come from. Check the source's temperature and truncation."
+                )
+
     def _missing(self, k: int, allow_fewer: bool) -> list[int]:
         """Return how many outcomes are missing of every element that has some left."""
         missing = []
@@ -156,7 +171,9 @@ class DistinctRounds(Generic[Outcome]):
                 position[outcome] = self._draws[element]
                 self.outcomes[element].append(outcome)
                 log_p.append(to_log_prob(outcome, given))
+                self._repeats[element] = -1
             self._draws[element] += 1
+            self._repeats[element] += 1
 
     def _masses(self, k: int) -> list[float]:
         """Return the log of the mass outside of every element of the batch."""

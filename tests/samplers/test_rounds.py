@@ -222,5 +222,7 @@ def test_sources_that_are_wrong_say_so():
         swor.DistinctRounds(lambda missing, kept: [[]], 1).draw(3)
     with pytest.raises(ValueError, match=r"sum to 1\.2"):
         swor.DistinctRounds(lambda missing, kept: [[(0, -0.5), (1, -0.5)]], 1).draw(2)
+    with pytest.raises(ValueError, match=r"last 51 draws for element 0 .* mass of 0\.99"):
+        swor.DistinctRounds(lambda missing, kept: [[(0, -9.0)]], 1).draw(2)
     with pytest.raises(ValueError, match="no outcome yet"):
         swor.DistinctRounds(lambda missing, kept: [[]], 1).sample()

@@ -1,9 +1,10 @@
-"""What the engine's processor does to the logits of a step, for all its requests at once.
+r"""What the engine's processor does to the logits of a step, for all its requests at once.
 
-A :class:`Walk` is a draw from what is left: token $c$ after prefix $v$ has the mass $p(c \\mid v) (1 - \\varphi(c))$,
-so that a logit changes by $\\log(1 - \\varphi(c))$, and only at tokens that draws have taken. A :class:`Probe`
-measures the mass of the tokens that no draw has taken after a prefix. The engine returns log-probabilities
-alone, so it is the log-probability of token 1 minus that of token 0, and these are the only possible ones.
+A :class:`Walk` is a draw from what is left: token $c$ after prefix $v$ has the mass
+$p(c \mid v) (1 - \varphi(c))$, so that its logit changes by $\log(1 - \varphi(c))$. That is 0 for tokens which
+no draw has taken. A :class:`Probe` measures the mass of the tokens that no draw has taken after a prefix. The
+engine returns log-probabilities alone. So the mass is the log-probability of token 1 minus that of token 0,
+and no other token is possible.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 r"""The tree of the completions of a prompt that were drawn, which the caller keeps.
 
-A node is a prefix of tokens (see :mod:`swor.samplers._tree`). The engine draws token $c$ after prefix $v$ with
-the probability $p(c \mid v) (1 - \varphi(c)) / (1 - \varphi(v))$ and returns its logarithm, which is how the
-caller learns $p(c \mid v)$. What is left at a node is a sum of positive terms: the mass of the tokens that no
-draw has taken there, and what is left below the others.
+A node is a prefix of tokens (see :mod:`swor.samplers._tree`). The engine draws token $c$ after prefix $v$
+with the probability $p(c \mid v) (1 - \varphi(c)) / (1 - \varphi(v))$ and returns its logarithm, which is how
+the caller learns $p(c \mid v)$. What is left at a node is a sum of positive terms: the mass of the tokens
+that no draw has taken there, and what is left below the others.
 
-The first of these terms is $1 - \sum p(c \mid v)$ over the tokens that were taken, unless that is too imprecise:
-log-probabilities in single precision say little about $1 - p$ if $p$ is nearly 1. The tree knows the error that
-this causes, and asks for the mass itself at the nodes that matter (:meth:`Tree.imprecise`).
+The first of these terms is $1 - \sum p(c \mid v)$ over the tokens that were taken, unless that is too
+imprecise: log-probabilities in single precision say little about $1 - p$ if $p$ is nearly 1. Let $P(v)$ be
+the probability of a prefix, and $\epsilon$ the error of a log-probability. The differences have errors of at
+most $\epsilon \sum_v P(v)$ together. If that is more than $16 \epsilon$ of the mass that is left, the engine
+is asked for the mass of new tokens itself, at the prefixes that matter (:meth:`Tree.imprecise`).
 """
 
 from __future__ import annotations

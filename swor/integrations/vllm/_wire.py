@@ -1,8 +1,9 @@
 """The tree of what was drawn as a string, which travels with each request, so that engines keep nothing.
 
-The nodes are in the order of a breadth-first walk, so that the children of a node are next to each other. The
-string contains the number of children, the token, and the log of the fraction left of every node. Prefixes whose
-fraction is 1 in the engine's precision are not sent: if a draw repeats a completion there, it is dropped.
+The nodes are in the order of a breadth-first walk, so that the children of a node are next to each other.
+The string contains the number of children, the token, and the log of the fraction left of every node.
+Prefixes whose fraction is 1 in the engine's precision are not sent. If a draw repeats a completion there, the
+repetition is dropped.
 """
 
 from __future__ import annotations
@@ -60,13 +61,12 @@ def _sent(node: Node) -> list[tuple[int, Node]]:
 def decode(given: str) -> Received:
     """Return the tree of a string."""
     data = b64decode(given)
-    size = len(data) // 12
+    size = 4 * (len(data) // 12)
     count, token, log_left = array("i"), array("i"), array("f")
-    count.frombytes(data[: 4 * size])
-    token.frombytes(data[4 * size : 8 * size])
-    log_left.frombytes(data[8 * size :])
+    for numbers, start in ((count, 0), (token, size), (log_left, 2 * size)):
+        numbers.frombytes(data[start : start + size])
     first = tuple(accumulate(count, initial=1))
-    if len(token) != size or len(log_left) != size or first[-1] != size:
+    if len(data) != 12 * first[-1]:
         raise ValueError(
             f"the tree of a request has {len(data)} bytes and {first[-1]} nodes; expected 12 bytes for "
             "each. Use the same version of swor for the caller and the engine."

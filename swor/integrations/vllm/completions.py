@@ -1,8 +1,9 @@
 """Distinct completions of prompts from a running engine, whose number need not be known in advance.
 
-They are drawn in rounds (:class:`swor.DistinctRounds`). The first round is an ordinary request for n completions
-of every prompt. Requests of later rounds carry the tree of all draws with them, and a logits processor leaves
-these out. So no part of the engine keeps anything, and all requests of a round run beside each other.
+They are drawn in rounds (:class:`swor.DistinctRounds`). The first round is an ordinary request for n
+completions of every prompt. Requests of later rounds carry the tree of all draws with them, and a logits
+processor leaves these out. So no part of the engine keeps anything, and all requests of a round run beside
+each other.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
     "sequence-training": "And what does their gradient cost, in chunks?",
+    "vllm_rounds": "What do distinct completions from a vLLM engine cost, compared with its own?",
     "vae": "What does a training step of the categorical VAE cost?",
     "vae-shares": "How is the time of this VAE step divided?",
     "vae-decoding": "How much faster is it to decode the outcomes of a small domain than the samples?",
@@ -58,6 +59,9 @@ NOTES = {
     "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
     "`exponentials` is one exponential per outcome. At 100 outcomes every tensor is small, and the number of "
     "operations counts.",
+    "vllm_rounds": "`independent` is an engine without our processor that draws n = k completions, of which "
+    "the fraction `repetitions` repeats another one. `rounds` and `one by one` draw k distinct ones. "
+    "Written by `make bench-vllm`.",
     "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
     "need the first k different values, the mass outside and the threshold: many small operations.",
 }

@@ -206,7 +206,7 @@ def test_fewer_tokens_than_by_rejection(llm):
     print(
         f"tokens per distinct completion: {per_completion[0]:.2f}, by rejection {per_completion[1]:.2f}"
     )
-    assert per_completion[0] <= LENGTH and per_completion[0] < 0.7 * per_completion[1]
+    assert per_completion[0] < 0.5 * per_completion[1]
 
 
 def test_settings_that_act_after_the_processor_are_refused(llm):
@@ -220,7 +220,7 @@ def test_settings_that_act_after_the_processor_are_refused(llm):
 
 
 def test_a_completion_that_fills_a_round_is_left_out_of_the_next(llm):
-    """The confident model of a low temperature: measurements are needed, and prompts end at different rounds."""
+    """A low temperature makes the model confident: what is left has to be measured."""
     settings = {"temperature": 0.1}
     completions = DistinctCompletions(llm, PROMPTS, max_new_tokens=LENGTH, **settings)
     for n in (8, 24):

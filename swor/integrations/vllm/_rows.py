@@ -1,9 +1,9 @@
 r"""What the engine's processor does to the logits of a step, for all its requests at once.
 
 A :class:`Walk` is a draw from what is left: token $c$ after prefix $v$ has the mass
-$p(c \mid v) (1 - \varphi(c))$, so that its logit changes by $\log(1 - \varphi(c))$. That is 0 for tokens which
-no draw has taken. A :class:`Probe` measures the mass of the tokens that no draw has taken after a prefix. The
-engine returns log-probabilities alone. So the mass is the log-probability of token 1 minus that of token 0,
+$p(c \mid v) (1 - \varphi(c))$, so that its logit changes by $\log(1 - \varphi(c))$. This is 0 if no draw
+has taken the token. A :class:`Probe` measures the mass of the tokens that no draw has taken after a prefix.
+The engine returns log-probabilities alone: the mass is the log-probability of token 1 minus that of token 0,
 and no other token is possible.
 """
 

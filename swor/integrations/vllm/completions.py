@@ -20,6 +20,7 @@ from swor.integrations.vllm._rows import NOTHING, TAKEN, TEMPERATURE, TOP_K, TRE
 from swor.integrations.vllm._trees import Tree
 from swor.integrations.vllm._wire import encode
 from swor.integrations.vllm.engine import Prompt, check_engine, check_settings, own_pad_token_id
+from swor.integrations.vllm.server import Server
 from swor.samplers.rounds import DistinctRounds
 from swor.types import Sample
 
@@ -43,7 +44,7 @@ class DistinctCompletions:
     The weights of the model must not change between draws.
 
     Args:
-        llm: the engine.
+        llm: the engine, or a :class:`swor.integrations.vllm.Server`.
         prompts: one or more, each a text or a list of token ids.
         max_new_tokens: the largest number of tokens of a completion.
         temperature: that the logits are divided by.
@@ -58,7 +59,7 @@ class DistinctCompletions:
 
     def __init__(
         self,
-        llm: LLM,
+        llm: LLM | Server,
         prompts: Sequence[Prompt],
         *,
         max_new_tokens: int,
@@ -207,7 +208,7 @@ def _chosen_log_probs(given: Any) -> list[float]:
 
 
 def sample_completions(
-    llm: LLM,
+    llm: LLM | Server,
     prompts: Sequence[Prompt],
     *,
     k: int,

@@ -18,11 +18,11 @@ SETTINGS = ("n", "temperature", "top_k", "max_tokens", "seed", "stop_token_ids",
 
 
 class Server:
-    """A server of a model, for :class:`DistinctCompletions` and :func:`sample_completions`.
+    r"""A server of a model, for :class:`DistinctCompletions` and :func:`sample_completions`.
 
     The server has to be started with the processor::
 
-        vllm serve MODEL --logprobs-mode processed_logprobs \\
+        vllm serve MODEL --logprobs-mode processed_logprobs \
             --logits-processors swor.integrations.vllm._processor:DistinctProcessor
 
     Args:
@@ -74,7 +74,8 @@ class Server:
 
 def _output(choice: dict[str, Any], flat: bool) -> SimpleNamespace:
     """Return a completion with log-probabilities in the form of the engine's own."""
-    given, logprobs = choice["logprobs"], None
+    given = choice["logprobs"]
+    logprobs: Any
     if flat:
         chosen = given["token_logprobs"]
         logprobs = SimpleNamespace(logprobs=chosen, start_indices=range(len(chosen)))

@@ -42,6 +42,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "sequence": "What do distinct completions of a language model cost?",
     "completions": "And beside `generate(do_sample=True)`, for decoders and encoder-decoders?",
     "sequence-training": "And what does their gradient cost, in chunks?",
+    "vllm_rounds": "What do distinct completions from a vLLM engine cost, compared with its own?",
     "vae": "What does a training step of the categorical VAE cost?",
     "vae-shares": "How is the time of this VAE step divided?",
     "vae-decoding": "How much faster is it to decode the outcomes of a small domain than the samples?",
@@ -69,6 +70,9 @@ NOTES = {
     "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "
     "`sample_completions`, and `independent` is `ancestral_completions`. Every twentieth token ends a "
     "completion, so that lengths differ. Completions that have ended cost no computation here.",
+    "vllm_rounds": "`independent` is an engine without our processor that draws n = k completions, of which "
+    "the fraction `repetitions` repeats another one. `rounds` and `one by one` draw k distinct ones. "
+    "Written by `make bench-vllm`.",
     "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
     "need the first k different values, the mass outside and the threshold: many small operations.",
 }

@@ -13,7 +13,7 @@ from swor.estimators.carms import carms
 from swor.estimators.control import KnownMean, additive, controlled
 from swor.estimators.coupled import arm, arsm, disarm
 from swor.estimators.double_control import (
-    LearnedScale,
+    LearnedScales,
     double_control,
     unordered_set_double_control,
 )
@@ -77,7 +77,7 @@ __all__ = [
     "Factorized",
     "GroupStatistics",
     "KnownMean",
-    "LearnedScale",
+    "LearnedScales",
     "LogSuccess",
     "MovingAverage",
     "Sample",

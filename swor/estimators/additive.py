@@ -114,8 +114,8 @@ def unordered_set_additive(
         | (Kool et al., 2020), equation (17)
         | https://arxiv.org/abs/2002.06043
 
-        | Neural Variational Inference and Learning in Belief Networks (Mnih and Gregor, 2014)
-        | https://arxiv.org/abs/1402.0030
+        | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
+        | https://arxiv.org/abs/1206.6430
     """
     scheme = Scheme.WITHOUT_REPLACEMENT
     return _estimate(unordered_set, scheme, f, dist, k, network, context, generator)
@@ -159,8 +159,8 @@ def rloo_additive(
         | Buy 4 REINFORCE Samples, Get a Baseline for Free! (Kool et al., 2019b)
         | https://openreview.net/forum?id=r1lgTGL5DE
 
-        | Neural Variational Inference and Learning in Belief Networks (Mnih and Gregor, 2014)
-        | https://arxiv.org/abs/1402.0030
+        | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
+        | https://arxiv.org/abs/1206.6430
     """
     return _estimate(rloo, Scheme.WITH_REPLACEMENT, f, dist, k, network, context, generator)
 

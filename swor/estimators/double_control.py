@@ -193,7 +193,8 @@ def _estimate(
     loss: Tensor = weights.loss(
         cost - alpha * linear.prediction, baseline=baseline - beta * linear.of_baseline
     )
-    return (loss + alpha * mean).to(torch.promote_types(cost.dtype, drawn.log_p.dtype))
+    loss = loss + alpha * mean
+    return loss.to(torch.promote_types(cost.dtype, drawn.log_p.dtype))
 
 
 def _slope(variables: Factorized, cost: Tensor, value: Tensor) -> Tensor:

@@ -230,7 +230,7 @@ _CALLABLES = {
 _CONTROL_VARIATES = {
     "rloo_additive": Estimator(
         True,
-        "Kool et al. (2019b); Mnih and Gregor (2014)",
+        "Kool et al. (2019b); Paisley et al. (2012)",
         rloo_additive,
         proof="enumeration",
         make_state=make_rloo_additive,
@@ -238,7 +238,7 @@ _CONTROL_VARIATES = {
     ),
     "unordered_set_additive": Estimator(
         True,
-        "Kool et al. (2020), equation (17); Mnih and Gregor (2014)",
+        "Kool et al. (2020), equation (17); Paisley et al. (2012)",
         unordered_set_additive,
         proof="enumeration",
         largest_k=domain_size,

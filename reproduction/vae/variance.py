@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,7 @@ from reproduction.vae.task import check_applies, make_estimate, surrogate
 from swor.estimators.warm_up import warm_up
 
 PARTS = ("encoder", "decoder", "both")
-TABLE = "variance.csv"
+TABLE, TIMES = "variance.csv", "times.csv"
 EQUAL = ("encoder, equal k", "encoder, equal evaluations")
 COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
 
@@ -58,6 +60,19 @@ class Measurement(NamedTuple):
     log_variance: float
     standard_error: float
     repetitions: int
+
+
+class Time(NamedTuple):
+    """The time of a gradient, and the log-variance of the encoder at equal time: a row of ``times.csv``.
+
+    The latter is that of the mean of as many gradients as take a second.
+    """
+
+    epoch: int
+    estimator: str
+    k: int
+    seconds: float  # of the processor, the median
+    equal_time: float
 
 
 class Subject(NamedTuple):
@@ -102,12 +117,17 @@ def measure(
 ) -> list[Measurement]:
     """Make the measurements that a folder lacks, write each at once, and return all of them."""
     measured = read_table(folder.path / TABLE, Measurement, "vae-variance")
+    times = read_table(folder.path / TIMES, Time, "vae-variance")
     done = {(m.epoch, m.estimator, m.k) for m in measured}
 
     def work(case: Case, advance: Advance) -> None:
         load_model(subject.models[case.epoch], subject.vae, part="vae")
         draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
-        measured.extend(measure_case(case, draw, advance))
+        new = measure_case(case, draw, advance)
+        measured.extend(new)
+        seconds = statistics.median(draw.seconds)
+        times.append(Time(*case[:3], seconds, new[0].log_variance + math.log(seconds)))
+        folder.write_csv(TIMES, [t._asdict() for t in times])
         rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
         folder.write_csv(TABLE, rows)
 
@@ -158,6 +178,7 @@ class Gradient:
         with torch.no_grad():
             self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
         weights = seeded(settings.seed, "method", name, k)
+        self.seconds: list[float] = []
         self.estimate = make_estimate(name, vae, images.shape[-1], weights)
         warm_up(self.estimate, self.warm_up_loss, settings.warm_up)
 
@@ -191,8 +212,13 @@ class Gradient:
         return loss.mean()
 
     def __call__(self, number: int) -> Tensor:
-        """Return the gradient of a draw, (parameters,)."""
-        return flat_gradient(self.loss(self.minibatch(number), number, "noise"), self.parameters)
+        """Return the gradient of a draw, (parameters,), and note its time."""
+        begin = time.process_time()
+        gradient = flat_gradient(
+            self.loss(self.minibatch(number), number, "noise"), self.parameters
+        )
+        self.seconds.append(time.process_time() - begin)
+        return gradient
 
 
 def variance_table(

@@ -34,6 +34,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 SMALLEST = {
     "best_of": "",
+    "control": "",
     "estimators": "--outcomes 100",
     "large": "--outcomes 1000 --k 2",
     "ratios": "--batch 100",

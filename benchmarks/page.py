@@ -44,6 +44,7 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "sequence-training": "And what does their gradient cost, in chunks?",
     "vllm_rounds": "What do distinct completions from a vLLM engine cost, compared with its own?",
     "vae": "What does a training step of the categorical VAE cost?",
+    "control": "What does a control variate add to this step, beyond its own network?",
     "vae-shares": "How is the time of this VAE step divided?",
     "vae-decoding": "How much faster is it to decode the outcomes of a small domain than the samples?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",

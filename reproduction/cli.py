@@ -19,6 +19,7 @@ def commands() -> list[Command]:
     from reproduction.best_of.exact import best_of_variance
     from reproduction.best_of.figures import best_of_figures
     from reproduction.claims.command import claims
+    from reproduction.control_variates import control_variates
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures
     from reproduction.reproduce.command import reproduce
@@ -31,7 +32,7 @@ def commands() -> list[Command]:
     return [
         *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
         *(tsp, tsp_variance, tsp_solve, tsp_figures, lm, lm_figures),
-        *(best_of_figures, best_of_variance, when_it_pays, rl4co),
+        *(best_of_figures, best_of_variance, control_variates, when_it_pays, rl4co),
     ]
 
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from reproduction.bernoulli.figures import variance_figure as figure1
 from reproduction.best_of.exact import variance_figure as best_of_variance
 from reproduction.best_of.figures import curves_figure as best_of_curves
+from reproduction.control_variates import variance_figure as control_variates
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import stamp, stamp_of
 from reproduction.harness.errors import UserError
@@ -56,6 +57,11 @@ vae_variances = partial(vae_variance, trained_with=f"{RLOO}, k = 4")
 PICTURES = (
     Picture("docs/assets/figure1.png", figure1, ("results/bernoulli/variances.csv",)),
     Picture("docs/assets/best_of.png", best_of_variance, ("results/best_of/exact/variances.csv",)),
+    Picture(
+        "docs/assets/control_variates.png",
+        control_variates,
+        ("results/control_variates/variances.csv",),
+    ),
     Picture("docs/assets/when_it_pays.png", gain_figure, ("results/when_it_pays/gains.csv",)),
     Picture("results/best_of/lm/curves.png", best_of_curves, ("curves.csv",)),
     Picture("results/best_of/tsp/curves.png", best_of_curves, ("curves.csv",)),

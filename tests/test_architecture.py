@@ -29,7 +29,7 @@ LAYERS = [
     ["reproduction"],
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
-    ["reproduction.best_of", "reproduction.when_it_pays", "reproduction.rl4co"],
+    [f"reproduction.{name}" for name in ("best_of", "control_variates", "when_it_pays", "rl4co")],
     ["reproduction.claims", "reproduction.figures"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],

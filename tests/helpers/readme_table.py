@@ -9,7 +9,7 @@ import swor
 HEADER = "| name | unbiased | reference |\n| --- | --- | --- |\n"
 BLOCK = re.compile(re.escape(HEADER) + r"(\|.*\n)+")
 CITATION = re.compile(
-    r"(?P<author>[^\W\d_]+)(?: et al\.| and [^\W\d_]+(?:-[^\W\d_]+)?)? \((?P<year>\d{4}[a-z]?)\)"
+    r"(?P<author>(?:De )?[^\W\d_]+)(?: et al\.| and [^\W\d_]+(?:-[^\W\d_]+)?)? \((?P<year>\d{4}[a-z]?)\)"
     r"(?:, (?:equation|chapter)[^;]*)?"
 )
 PAGES = Path(__file__).parents[2] / "docs" / "estimators"
@@ -54,7 +54,7 @@ def anchor(citation: str) -> str:
             f"the citation is {citation!r}; expected the form 'Kool et al. (2020), equation (17)', "
             "and '; ' between several. Change the reference in swor/estimators/registry.py."
         )
-    return f"{match['author'].lower()}-{match['year']}"
+    return f"{match['author'].lower().replace(' ', '-')}-{match['year']}"
 
 
 if __name__ == "__main__":

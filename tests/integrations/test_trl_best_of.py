@@ -14,7 +14,7 @@ from transformers import HfArgumentParser
 import swor
 from swor.integrations.transformers import completion_log_probs
 from swor.integrations.trl import UnorderedSetConfig
-from swor.integrations.trl._groups import best_of_weighted, weighted
+from swor.integrations.trl._groups import Goal, group_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -45,21 +45,20 @@ def log_probs(model, batch, sample):
 def test_a_penalty_is_outside_of_the_maximum(m):
     sample = swor.gumbel_top_k(log_probabilities(3, 8), 4, generator=seeded())
     reward, penalty = torch.randn(2, 3, 4, generator=seeded(), dtype=torch.float64)
-    total = reward - penalty
-    given = (total - (total.sum(-1, keepdim=True) - total) / 3).flatten()
     weights = swor.unordered_set(sample)
     of_penalty = weights.weight * (penalty - weights.baseline(penalty))
     expected = 4 * (coefficients(sample, reward, m) - of_penalty)
-    found = best_of_weighted(sample, given, reward, m)
-    torch.testing.assert_close(found, expected.flatten(), rtol=0.0, atol=1e-12)
+    found = group_advantages(sample, reward, penalty, Goal("best_of", m))
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-12)
     if m == 1:
-        torch.testing.assert_close(found, weighted(sample, given), rtol=0.0, atol=1e-12)
+        mean = group_advantages(sample, reward, penalty, Goal())
+        torch.testing.assert_close(found, mean, rtol=0.0, atol=1e-12)
 
 
 def test_one_completion_for_an_evaluation_has_no_advantage():
     sample = swor.gumbel_top_k(log_probabilities(3, 8), 1, generator=seeded())
-    given = torch.zeros(3, dtype=torch.float64)
-    assert torch.equal(best_of_weighted(sample, given, torch.ones(3, 1).double(), 1), given)
+    found = group_advantages(sample, torch.ones(3, 1), torch.zeros(3, 1), Goal("best_of", 1))
+    assert torch.equal(found, torch.zeros(3, 1, dtype=torch.float64))
 
 
 def test_the_divergence_from_the_reference_is_taken_off_as_a_mean(tmp_path):

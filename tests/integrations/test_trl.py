@@ -57,7 +57,9 @@ def test_a_batch_has_the_advantages_of_the_unordered_set_estimator(scale, tmp_pa
     batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
     reward, weights = run._rewards.view(2, 4), swor.unordered_set(run._sample)
     expected = 4 * weights.weight * (reward - weights.baseline(reward))
-    if scale:  # to the standard deviation of r − b under the model, as TRL has it for independent draws
+    if (
+        scale
+    ):  # to the standard deviation of r − b under the model, as TRL has it for independent draws
         above = reward - weights.baseline(reward)
         mean = (weights.weight * above).sum(-1).mean()
         variance = (weights.weight * (above - mean).square()).sum(-1).mean() * 8 / 7
@@ -72,5 +74,3 @@ def test_log_probabilities_of_the_sample_are_those_that_trl_differentiates(tmp_p
     run = trainer(tmp_path, temperature=0.7)
     batch = run._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
     assert torch.allclose(batch["old_logps"], run._sample.log_p.flatten(), atol=1e-4)
-
-

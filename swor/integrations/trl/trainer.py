@@ -245,7 +245,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         if self.beta != 0.0:  # TRL scores the policy first, and the reference after it
             (policy, _), (reference, _) = self._scores
             divergence = ((policy - reference) * tokens).sum(-1).view_as(self._sample.log_p)
-        batch["advantages"] = self._advantages(divergence).flatten().to(batch["advantages"].dtype)
+        batch["advantages"] = self._advantages(divergence).flatten()
         self._replace_logged(batch["advantages"])
         masked = tokens.sum(-1).view_as(self._sample.log_p)
         weight = self._log_groups(masked, divergence)

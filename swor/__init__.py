@@ -47,6 +47,7 @@ from swor.samplers.distinct_sequences import DistinctSequences
 from swor.samplers.distributions import sample
 from swor.samplers.products import Factorized
 from swor.samplers.programs import DistinctRuns
+from swor.samplers.rounds import DistinctRounds
 from swor.samplers.sequence_model import SequenceModel
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.sharded import gumbel_top_k_sharded
@@ -61,6 +62,7 @@ __all__ = [
     "Baseline",
     "BestOf",
     "ControlVariate",
+    "DistinctRounds",
     "DistinctRuns",
     "DistinctSequences",
     "Estimator",

@@ -18,6 +18,8 @@ from transformers import (
 )
 from trl import RLOOConfig
 
+from swor.integrations.trl._vllm import check_vllm_settings
+
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
@@ -62,6 +64,8 @@ def check_settings(args: RLOOConfig) -> None:
         given = getattr(args, name, usual)  # some versions of TRL have it, some do not
         if given != usual:
             raise ValueError(f"{name} is {given!r}; expected {usual!r}: {reason}. Leave it out.")
+    if args.use_vllm:
+        check_vllm_settings(args)
     for name, given in (args.generation_kwargs or {}).items():
         if name not in HONOURED and (name not in USUAL or given != USUAL[name]):
             raise ValueError(

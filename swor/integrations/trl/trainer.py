@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -47,8 +47,10 @@ from swor.integrations.trl._sampling import (
     check_text_only,
     processor_of,
 )
+from swor.integrations.trl._vllm import DistinctEngine, distinct_engines, own_part
 from swor.integrations.trl.config import goal_of
 from swor.rules.unordered_set import unordered_set
+from swor.types import Sample
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -139,19 +141,21 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         check_config(args)
         if args is not None:
             check_settings(args)
+        use_vllm = args is not None and args.use_vllm
         options = {"quantization_config": quantization_config, "peft_config": peft_config}
-        super().__init__(
-            model=model,
-            reward_funcs=reward_funcs,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            reward_processing_classes=reward_processing_classes,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            **accepted(RLOOTrainer.__init__, options),
-        )
+        with distinct_engines(use_vllm):
+            super().__init__(
+                model=model,
+                reward_funcs=reward_funcs,
+                args=args,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                reward_processing_classes=reward_processing_classes,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                **accepted(RLOOTrainer.__init__, options),
+            )
         check_attributes(self)
         check_sizes(
             self.args.per_device_train_batch_size * self.args.steps_per_generation,
@@ -160,6 +164,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             self.num_generations_eval,
         )
         self._goal = goal_of(self.args)
+        self._allow_fewer: bool = getattr(self.args, "allow_fewer", False)
         self._scores: list[tuple[Tensor, Tensor | None]] = []
         for place, name in enumerate(self.reward_func_names):
             self.reward_funcs[place] = checked(self.reward_funcs[place], name)
@@ -181,25 +186,38 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
         # Only newer versions of TRL end completions at all tokens that the model ends them at.
         ends = getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id]
-        input_ids, mask = padded(one_of_each(prompt_ids, k), tokenizer.pad_token_id)
+        prompts, device = one_of_each(prompt_ids, k), self.accelerator.device
+        if self.use_vllm:
+            engine: DistinctEngine = self.vllm_generation.llm
+            engine.k, engine.stop_token_ids, engine.allow_fewer = k, ends, self._allow_fewer
+            super()._generate_single_turn(
+                prompt_ids, None, {}
+            )  # with TRL's synchronisation of weights
+            self._sample = own_part(engine, len(prompts), device)
+        else:
+            self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
+        completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)
+        self._lengths = torch.tensor([len(c) for c in completions], device=device)
+        stops = [*ends, tokenizer.pad_token_id]
+        self._truncated = torch.tensor([c[-1] not in stops for c in completions], device=device)
+        return completions
+
+    def _drawn(self, prompts: list[list[int]], k: int, ends: Sequence[int], pad: int) -> Sample:
+        """Draw distinct completions from the model itself."""
         device = self.accelerator.device
+        input_ids, mask = padded(prompts, pad)
         with self._whole_model() as model, torch.no_grad():
-            self._sample = sample_completions(
+            return sample_completions(
                 model,
                 input_ids.to(device),
                 mask.to(device),
                 k=k,
                 max_new_tokens=self.max_completion_length,
                 eos_token_id=ends,
-                pad_token_id=tokenizer.pad_token_id,
+                pad_token_id=pad,
                 logits_processor=processor_of(self.generation_config, device),
-                allow_fewer=getattr(self.args, "allow_fewer", False),
+                allow_fewer=self._allow_fewer,
             )
-        completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)
-        self._lengths = torch.tensor([len(c) for c in completions], device=device)
-        stops = [*ends, tokenizer.pad_token_id]
-        self._truncated = torch.tensor([c[-1] not in stops for c in completions], device=device)
-        return completions
 
     @contextmanager
     def _whole_model(self) -> Iterator[PreTrainedModel]:
@@ -245,7 +263,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         if self.beta != 0.0:  # TRL scores the policy first, and the reference after it
             (policy, _), (reference, _) = self._scores
             divergence = ((policy - reference) * tokens).sum(-1).view_as(self._sample.log_p)
-        batch["advantages"] = self._advantages(divergence).flatten()
+        batch["advantages"] = self._advantages(divergence).flatten().to(batch["advantages"].dtype)
         self._replace_logged(batch["advantages"])
         masked = tokens.sum(-1).view_as(self._sample.log_p)
         weight = self._log_groups(masked, divergence)

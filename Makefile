@@ -32,6 +32,7 @@ export HF_HUB_OFFLINE := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-trl-matrix \
+	test-trl-suite \
 	lint format bench bench-page soak docs dist reproduce figures clean
 
 help: ## list the targets
@@ -99,6 +100,9 @@ test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, 
 		"$$python" -c "import importlib.metadata as m; print('== trl', m.version('trl'))"; \
 		"$$python" -m pytest -n $(WORKERS) tests/integrations/test_trl*.py $(PYTEST_ARGS); \
 	done
+
+test-trl-suite: setup ## run TRL's own tests with our trainer; TRL_SOURCE=CHECKOUT in place of a clone of its tag
+	$(BIN)/python tests/helpers/trl_suite.py $(TRL_ENVS)/suite $(if $(TRL_SOURCE),--source $(TRL_SOURCE))
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .

@@ -65,7 +65,9 @@ def run(tmp_path_factory):
         for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             patch.delenv(name, raising=False)
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        # On a CPU: in the precision of the trainer, without compiling, with a small cache.
+        # A build for CPUs packs the weights of linear layers and drops the originals, into which TRL loads.
+        patch.setattr("vllm._custom_ops._supports_onednn", False)
+        # In the precision of the trainer, without compiling, with a small cache.
         small = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 2**26}
         for name, given in small.items():
             patch.setitem(ENGINE, name, given)

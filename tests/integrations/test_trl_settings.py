@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from tiny_trainer import likes_a, trainer
 from transformers import GenerationConfig
-from trl import GRPOConfig
+from trl import GRPOConfig, RLOOConfig
 
 import swor
 from swor.integrations.trl import UnorderedSetConfig, UnorderedSetTrainer
@@ -18,6 +18,9 @@ from swor.integrations.trl._sampling import check_text_only, processor_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+BATCHING = "use_transformers_continuous_batching"
+if not hasattr(RLOOConfig, BATCHING):  # before trl 1.0
+    BATCHING = "use_transformers_paged"
 PROMPTS = [{"prompt": "a b"}] * 4 + [{"prompt": "c d"}] * 4
 
 
@@ -28,7 +31,7 @@ PROMPTS = [{"prompt": "a b"}] * 4 + [{"prompt": "c d"}] * 4
     "given, message",
     [
         ({"cache_implementation": "static"}, "cache_implementation is 'static'; expected None"),
-        ({"use_transformers_continuous_batching": True}, "expected False: .* stochastic beam search"),
+        ({BATCHING: True}, "expected False: .* stochastic beam search"),
         ({"generation_kwargs": {"num_beams": 3}}, "generation_kwargs has num_beams=3; expected only"),
         ({"generation_kwargs": {"max_new_tokens": 3}}, "generation_kwargs has max_new_tokens=3"),
     ],

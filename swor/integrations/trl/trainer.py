@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -33,13 +31,7 @@ from swor.integrations.trl._groups import (
     one_of_each,
     padded,
 )
-from swor.integrations.trl._metrics import (
-    Completions,
-    length_metrics,
-    reward_metrics,
-    set_metrics,
-    token_weights,
-)
+from swor.integrations.trl._logging import WeightedMetrics
 from swor.integrations.trl._rewards import check_models, checked, group_rewards
 from swor.integrations.trl._sampling import (
     check_config,
@@ -49,7 +41,6 @@ from swor.integrations.trl._sampling import (
 )
 from swor.integrations.trl._vllm import DistinctEngine, distinct_engines, own_part
 from swor.integrations.trl.config import goal_of
-from swor.rules.unordered_set import unordered_set
 from swor.types import Sample
 
 if TYPE_CHECKING:
@@ -62,10 +53,8 @@ if TYPE_CHECKING:
         TrainerCallback,
     )
 
-COLLAPSED = 0.99  # the mass covered from which more completions are hardly worth their cost
 
-
-class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not checked
+class UnorderedSetTrainer(WeightedMetrics):
     r"""TRL's ``RLOOTrainer`` with the unordered set estimator in place of the leave-one-out mean.
 
     $$\nabla E[r] \approx \sum_s p_s R(S, s) \nabla \log p_s (r_s - b_s) \quad \text{for every prompt}$$
@@ -122,7 +111,6 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
                 booktitle = {International Conference on Learning Representations},
             }"""),
     }
-    _warned = False
 
     def __init__(
         self,
@@ -165,9 +153,8 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         )
         self._goal = goal_of(self.args)
         self._allow_fewer: bool = getattr(self.args, "allow_fewer", False)
-        self._scores: list[tuple[Tensor, Tensor | None]] = []
-        for place, name in enumerate(self.reward_func_names):
-            self.reward_funcs[place] = checked(self.reward_funcs[place], name)
+        named = zip(vars(self)["reward_funcs"], self.reward_func_names, strict=True)
+        self.reward_funcs = [checked(function, name) for function, name in named]
 
     def __new__(cls, *_: object, **given: Any) -> Self:
         """Refuse options that RLOO does not have, and say so."""
@@ -190,9 +177,7 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         if self.use_vllm:
             engine: DistinctEngine = self.vllm_generation.llm
             engine.k, engine.stop_token_ids, engine.allow_fewer = k, ends, self._allow_fewer
-            super()._generate_single_turn(
-                prompt_ids, None, {}
-            )  # with TRL's synchronisation of weights
+            super()._generate_single_turn(prompt_ids, None, {})  # TRL loads the trained weights
             self._sample = own_part(engine, len(prompts), device)
         else:
             self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
@@ -247,13 +232,6 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         self._by_function = rewards.view(*self._rewards.shape, -1)
         return rewards
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
-        """Compute TRL's log-probabilities and entropies, and keep them for the metrics."""
-        found = super()._get_per_token_logps_and_entropies(*args, **options)
-        entropies = None if found[1] is None else found[1].detach()
-        self._scores.append((found[0].detach(), entropies))
-        return found
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Prepare TRL's batch, and replace the advantages and the metrics."""
         self._scores.clear()
@@ -281,75 +259,3 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             moments = advantage_moments(sample, self._goal.clip(reward) - penalty)
             found = found / (deviation(self.accelerator.reduce(moments)) + 1e-4)
         return found
-
-    def _replace_logged(self, advantages: Tensor) -> None:
-        logged = self._logs["advantages"]
-        everyone = self.accelerator.gather(advantages).tolist()
-        for _ in range(min(len(everyone), len(logged))):
-            logged.pop()
-        logged.extend(everyone)
-
-    # Metrics.
-
-    def _log_groups(self, masked: Tensor, divergence: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Replace TRL's metrics by unbiased ones; return the weights k w of completions and of tokens."""
-        gather, sample = self.accelerator.gather, self._sample
-        everyone = replace(
-            sample, log_p=gather(sample.log_p), log_rest=gather(sample.log_rest), kappa=None
-        )
-        weight = unordered_set(everyone).weight
-        reward, by_function = self._rewards.to(weight.dtype), self._by_function.to(weight.dtype)
-        found = Completions(
-            gather(self._lengths).view_as(weight),
-            gather(self._truncated).view_as(weight),
-            gather(masked),
-            None if divergence is None else gather(divergence),
-        )
-        self._replace(length_metrics(weight, found))
-        self._replace(reward_metrics(everyone, reward, by_function, self.reward_func_names))
-        own = set_metrics(everyone, reward, self._goal)
-        for name, number in own.items():
-            self._mode_metrics[name].append(number)
-        self._warn_if_collapsed(own.get("swor/mass_covered", 0.0))
-        first = self.accelerator.process_index * len(sample.log_p)
-        mine = slice(first, first + len(sample.log_p))
-        return sample.k * weight[mine], token_weights(weight, found.masked_length)[mine]
-
-    @property
-    def _mode_metrics(self) -> Any:
-        return self._metrics["train" if self.model.training else "eval"]
-
-    def _replace(self, numbers: dict[str, float]) -> None:
-        """Replace the numbers that TRL has just logged under these names."""
-        for name, number in numbers.items():
-            if self._mode_metrics.get(name):
-                self._mode_metrics[name][-1] = number
-
-    def _warn_if_collapsed(self, covered: float) -> None:
-        if covered > COLLAPSED and self.model.training and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{self.num_generations} completions cover {covered:.1%} of the probability of a prompt on "
-                "average, so that most of them have next to no weight. Lower num_generations, or raise "
-                "temperature; swor/mass_covered in the log says how it develops.",
-                stacklevel=2,
-            )
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        """Compute TRL's loss, and replace its metrics."""
-        self._scores.clear()
-        loss: Tensor = super()._compute_loss(model, inputs)
-        log_p, entropies = self._scores[0]
-        tokens, weight, advantage = (
-            inputs[x] for x in ("completion_mask", "weights", "advantages")
-        )
-        change = ((log_p * tokens).sum(-1) - inputs["old_logps"]).exp()
-        low = weight * ((change < 1 - self.epsilon_low) & (advantage < 0))
-        high = weight * ((change > 1 + self.epsilon_high) & (advantage > 0))
-        numbers = {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high}
-        numbers["clip_ratio/region_mean"] = low + high
-        if entropies is not None:
-            numbers["entropy"] = inputs["token_weights"] * (entropies * tokens).sum(-1)
-        gather = self.accelerator.gather
-        self._replace({name: gather(x).mean().item() for name, x in numbers.items()})
-        return loss

@@ -40,7 +40,16 @@ def checkout(folder: Path) -> Path:
 def outcomes(folder: Path, source: Path, *options: str) -> dict[str, str]:
     """The outcome of every test."""
     command = [sys.executable, "-m", "pytest", str(source / TESTS), "-q", "-rA", "--tb=line"]
-    command += ["-p", "no:cacheprovider", f"--rootdir={source}", "-W", "ignore", *options]
+    command += [
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={source}",
+        "-W",
+        "ignore",
+        "-p",
+        "trl_suite_cpu",
+        *options,
+    ]
     paths = [str(HELPERS.parents[1]), str(HELPERS), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

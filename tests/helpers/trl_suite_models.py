@@ -52,8 +52,9 @@ CHAT = (
 
 
 def tokenizer() -> transformers.PreTrainedTokenizerFast:
-    """Bytes as tokens, and the special tokens of ChatML."""
+    """Bytes as tokens, words that a model may draw and that no text has, and special tokens of ChatML."""
     words = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    words |= {f"word{i}": i for i in range(len(words), 151_643)}
     words |= {"<|endoftext|>": 151_643, "<|im_start|>": 151_644, "<|im_end|>": 151_645}
     bytes_ = Tokenizer(models.BPE(words, []))
     bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

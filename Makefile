@@ -36,7 +36,8 @@ export HF_HUB_OFFLINE := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-vllm-oldest \
-	test-vllm-newest bench-vllm test-trl-matrix lint format bench bench-page soak docs notebooks dist reproduce figures clean
+	test-vllm-newest bench-vllm test-trl-matrix test-trl-suite \
+	lint format bench bench-page soak docs notebooks dist reproduce figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +119,9 @@ test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, 
 		"$$python" -c "import importlib.metadata as m; print('== trl', m.version('trl'))"; \
 		"$$python" -m pytest -n $(WORKERS) tests/integrations/test_trl*.py $(PYTEST_ARGS); \
 	done
+
+test-trl-suite: setup ## run TRL's own tests with our trainer; TRL_SOURCE=CHECKOUT in place of a clone of its tag
+	$(BIN)/python tests/helpers/trl_suite.py $(TRL_ENVS)/suite $(if $(TRL_SOURCE),--source $(TRL_SOURCE))
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .

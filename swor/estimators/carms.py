@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.estimators._variables import evaluate, loss_with_gradient, variables_of
-from swor.samplers._inversion import wide_dtype
+from swor.math._double import wide_dtype
 from swor.samplers._race import exponential_like
 from swor.samplers.products import Factorized
 from swor.types import Cost

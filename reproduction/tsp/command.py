@@ -1,8 +1,7 @@
-"""The commands ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and solve."""
+"""The commands ``tsp``, ``tsp-pretrained``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +11,16 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import measuring
-from reproduction.harness.models import kept_models, kept_settings
+from reproduction.harness.models import MODEL, keep_model, kept_models, kept_name, kept_settings
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
-from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.problem import random_instances, read_instances
+from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
+from reproduction.tsp.problem import random_instances, read_instances, validation_instances
 from reproduction.tsp.ranking import (
     ranking,
     ranking_table,
@@ -28,15 +28,17 @@ from reproduction.tsp.ranking import (
     read_sampled,
     sampled_table,
 )
+from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import (
     ModelSettings,
     TSPFigures,
+    TSPPretrained,
     TSPSettings,
     TSPSolve,
     TSPVariance,
     check_distinct,
 )
-from reproduction.tsp.task import TourTask
+from reproduction.tsp.task import TourTask, gap_of
 from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
 
@@ -58,13 +60,39 @@ def with_start(settings: TSPSettings) -> TSPSettings:
             f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
             f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
         )
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = sha256(path)
     if settings.start_sha256 not in (None, found):
         raise UserError(
             f"{path} has changed since the run was started: its SHA-256 is {found}; expected "
             f"{settings.start_sha256}. Restore the file, or start another run."
         )
     return replace(settings, start_sha256=found)
+
+
+def tsp_pretrained(settings: TSPPretrained) -> Path:
+    """Write a released model to a folder like that of a run, and return the folder."""
+    path = settings.file or released_file(settings.nodes)
+    model, found = read_pretrained(path), sha256(path)
+    about = "the released file" if found == RELEASED.get(settings.nodes) else "not the released one"
+    print(f"{path} has the SHA-256 {found} ({about}).")
+    like = TSPSettings(nodes=settings.nodes, estimator="reinforce_rollout", model=model.settings)
+    folder = open_folder(like.resolved(), f"tsp{settings.nodes}-pretrained", out=settings.out)
+    for name in (MODEL, f"models/{kept_name('step', like.steps)}"):
+        keep_model(folder.path / name, model, model.settings)
+    if settings.validation_size:
+        about_it = {"nodes": settings.nodes, "instances": settings.validation_size, "sha256": found}
+        gap = greedy_gap(model, settings.validation_size, settings.nodes)
+        folder.write_csv("validation.csv", [about_it | gap])
+        error = gap["gap_standard_error"]
+        print(f"Greedy tours are {gap['gap']:.3f} ± {error:.1g} % longer than optimal ones.")
+    print(f"The model is in {folder.path}")
+    return folder.path
+
+
+def greedy_gap(model: AttentionModel, count: int, nodes: int) -> dict[str, float]:
+    """Return the mean length of greedy tours of validation instances, and their gap in percent."""
+    instances = validation_instances(count, nodes)
+    return gap_of(greedy_lengths(model, instances), optimal_lengths(instances, progress=True))
 
 
 def tsp_variance(settings: TSPVariance) -> Path:

@@ -21,6 +21,11 @@ def commands() -> list[Command]:
     from reproduction.claims.command import claims
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures
+    from reproduction.pronunciation.command import (
+        pronunciation,
+        pronunciation_figures,
+        pronunciation_measure,
+    )
     from reproduction.reproduce.command import reproduce
     from reproduction.reproduce.rules import rules
     from reproduction.rl4co import rl4co
@@ -32,6 +37,7 @@ def commands() -> list[Command]:
     return [
         *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
         *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_solve, tsp_figures, lm, lm_figures),
+        *(pronunciation, pronunciation_measure, pronunciation_figures),
         *(best_of_figures, best_of_variance, when_it_pays, rl4co),
     ]
 

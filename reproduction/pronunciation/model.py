@@ -1,12 +1,12 @@
 r"""The network of the package g2p-en, from the spelling of a word to its phonemes, as a sequence model.
 
-An encoder reads the letters $x_1, \dots, x_n$ and an end, and its last state is the first of the decoder, which
+An encoder reads the letters $x_1, \dots, x_n$ and an end. Its last state is the first of the decoder, which
 reads the phonemes so far:
 
 $$h_0 = \text{GRU}_x(x_1, \dots, x_n, \text{end}), \qquad h_t = \text{GRU}_y(y_{t-1}, h_{t-1}), \qquad
 p(y_t \mid y_{<t}, x) = \text{softmax}(W h_t + b).$$
 
-The weights are those that K. Park and J. Kim trained on CMUdict, https://github.com/Kyubyong/g2p (Apache-2.0).
+K. Park and J. Kim trained the weights on CMUdict, https://github.com/Kyubyong/g2p (Apache-2.0).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from reproduction.harness.folder import RunFolder, replacing
 from reproduction.harness.measurements import Advance, Job, do, measuring
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
-from reproduction.tsp.best_of_k_figure import best_of_k_figure
+from reproduction.tsp.best_of_k_figure import SHORTEST, best_of_k_figure, equal_number, marked
 from reproduction.tsp.decode import decode
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
@@ -65,8 +65,9 @@ def tsp_best_of_k(settings: TSPBestOfK) -> Path:
         folder.write_csv("best_of_k.csv", [row._asdict() for row in rows])
         table = pd.DataFrame(rows)
         folder.write_text("best_of_k.md", best_of_k_table(table))
+        folder.write_text("answer.md", answer(table))
         folder.write_figure("best_of_k.png", best_of_k_figure(table))
-    print((folder.path / "best_of_k.md").read_text(encoding="utf-8"))
+    print(best_of_k_table(table), answer(table), sep="\n")
     print(f"The table and the figure are in {folder.path}")
     return folder.path
 
@@ -168,3 +169,18 @@ def best_of_k_table(rows: pd.DataFrame) -> str:
     lines = [[k, *cells.loc[k, list(METHODS)], f"{repeats[k]:.1f}"] for k in cells.index]
     labels = [f"{appearance(method).label} (%)" for method in METHODS]
     return markdown(["tours k", *labels, "duplicates among independent (%)"], lines)
+
+
+def answer(rows: pd.DataFrame) -> str:
+    """Return a sentence that says how many independent tours a few distinct ones are worth."""
+    by = rows.set_index(["method", "k"]).sort_index()
+    few, first = marked(rows), rows.iloc[0]
+    found, most = by.loc[("distinct", few)], rows["k"].max()
+    many = equal_number(found["gap"], by.loc["sampling"]["gap"])
+    count = f"{many:.0f}" if many <= most else f"more than {most}"
+    return (
+        f"With {first['nodes']} nodes, the best of {few} distinct tours is "
+        f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "
+        f"(mean of {first['instances']} instances and its standard error), and it takes {count} "
+        "independent tours to be as good.\n"
+    )

@@ -57,7 +57,12 @@ def _panel(ax: Axes, table: pd.DataFrame) -> None:
         ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
         k = min(line.k, gap.index.max())
         _write(ax, line.name, (k, gap[k]), line.beside, look.colour, line.font)
-    _mark_equal(ax, gaps["distinct"], gaps["sampling"])
+    _mark_equal(ax, marked(table), gaps["distinct"], gaps["sampling"])
+
+
+def marked(table: pd.DataFrame) -> int:
+    """Return the number of distinct tours that are compared with independent ones."""
+    return min(MARKED, int(table["k"].max()))
 
 
 def _write(
@@ -68,9 +73,11 @@ def _write(
     ax.annotate(text, at, beside, ha=side, **style)
 
 
-def _mark_equal(ax: Axes, distinct: pd.Series[float], independent: pd.Series[float]) -> None:
+def _mark_equal(
+    ax: Axes, few: int, distinct: pd.Series[float], independent: pd.Series[float]
+) -> None:
     """Draw a line from a few distinct tours to as many independent ones as are as good."""
-    few, most = min(MARKED, distinct.index.max()), independent.index.max()
+    most = independent.index.max()
     gap, many = distinct[few], equal_number(distinct[few], independent)
     ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
     count = f"{many:.0f}" if many <= most else f"more than {most}"

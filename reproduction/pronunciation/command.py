@@ -16,7 +16,7 @@ from reproduction.pronunciation.settings import (
     PronunciationMeasure,
     PronunciationSettings,
 )
-from reproduction.pronunciation.tables import measured_tables, read_points, training_table
+from reproduction.pronunciation.tables import answer, measured_tables, read_points, training_table
 from reproduction.pronunciation.task import PronunciationTask
 
 
@@ -33,6 +33,7 @@ def pronunciation_measure(settings: PronunciationMeasure) -> Path:
         tables = Measuring(settings, folder).run()
         text = measured_tables(*tables)
         folder.write_text("tables.md", text)
+        folder.write_text("answer.md", answer(*tables))
         folder.write_figure("measured.png", measured_figure(*tables))
     print(text)
     print(f"The tables and the figure are in {folder.path}")

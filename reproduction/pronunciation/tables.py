@@ -58,6 +58,22 @@ def measured_tables(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.Dat
     return markdown(header, lines) + "\n" + pass_table(passes)
 
 
+def answer(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
+    """Return two sentences: what independent samples waste, and what distinct ones give."""
+    k = 4 if 4 in set(groups["k"]) else int(groups["k"].min())
+    row, gain = groups.set_index("k").loc[k], gains(variance).loc[k]
+    ratio, error = 1 / gain["gain"], gain["gain_error"] / gain["gain"] ** 2
+    by = passes[passes["m"] == 1].set_index("samples")["spread"]
+    return (
+        f"Of {k} independent pronunciations of a word, {row['duplicates']:.0f} % are duplicates, and "
+        f"{row['no_signal_independent']:.0f} % of the words give no signal, since all {k} are right or "
+        f"all are wrong; with {k} distinct ones it is {row['no_signal_distinct']:.0f} %. The gradient of "
+        f"the unordered set estimator has {ratio:.2f} ± {error:.1g} of the variance of RLOO, and the "
+        f"standard error of an evaluation from {passes['k'].iloc[0]} samples of each word is "
+        f"{by['rloo'] / by['unordered_set']:.1f} times smaller.\n"
+    )
+
+
 def pass_table(passes: pd.DataFrame) -> str:
     """Return the table of pass@m: what is exact, the two estimates, and their standard errors."""
     by_m = passes.set_index(["m", "samples"]).sort_index()

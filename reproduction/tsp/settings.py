@@ -233,8 +233,8 @@ class TSPPretrained:
 class TSPBestOfK(ResumableSettings):
     """Find the best of k tours, independent, distinct and by beam search, as k doubles, with its gap.
 
-    Writes best_of_k.csv, best_of_k.md and best_of_k.png. Instances are done in parts, and a run that was
-    interrupted keeps those that it has done.
+    Writes best_of_k.csv, best_of_k.md, answer.md and best_of_k.png. Instances are done in parts, and a
+    run that was interrupted keeps those that it has done.
 
     Attributes:
         model: the model.safetensors of a run of python -m reproduction tsp or tsp-pretrained.

@@ -29,8 +29,14 @@ def commands() -> list[Command]:
     from reproduction.reproduce.command import reproduce
     from reproduction.reproduce.rules import rules
     from reproduction.rl4co import rl4co
-    from reproduction.tsp.best_of_k import tsp_best_of_k
-    from reproduction.tsp.command import tsp, tsp_figures, tsp_pretrained, tsp_solve, tsp_variance
+    from reproduction.tsp.command import (
+        tsp,
+        tsp_best_of_k,
+        tsp_figures,
+        tsp_pretrained,
+        tsp_solve,
+        tsp_variance,
+    )
     from reproduction.vae.command import vae, vae_figures, vae_variance
     from reproduction.when_it_pays import when_it_pays
 

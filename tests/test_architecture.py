@@ -15,7 +15,7 @@ import swor
 from reproduction.cli import commands
 
 ROOT = Path(__file__).parent.parent
-EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm")
+EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm", "pronunciation")
 LAYERS = [
     ["swor._checks"],
     ["swor.types"],
@@ -29,7 +29,12 @@ LAYERS = [
     ["reproduction"],
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
-    ["reproduction.best_of", "reproduction.when_it_pays", "reproduction.rl4co"],
+    [
+        "reproduction.best_of",
+        "reproduction.when_it_pays",
+        "reproduction.rl4co",
+        "reproduction.pages",
+    ],
     ["reproduction.claims", "reproduction.figures"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],

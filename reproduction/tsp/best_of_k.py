@@ -1,4 +1,4 @@
-"""The command ``tsp-best-of-k``: the best of k tours, independent, distinct and by beam search.
+"""The best of k tours as k doubles: independent, distinct and by beam search.
 
 The first k of K samples are k samples, with and without replacement, so one sample of the largest size
 tells the best of every smaller one. The first k of K beams are not a search with k beams, so that search
@@ -19,14 +19,14 @@ import swor
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import readable
 from reproduction.harness.folder import RunFolder, replacing
-from reproduction.harness.measurements import Advance, Job, do, measuring
+from reproduction.harness.measurements import Advance, Job
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
-from reproduction.tsp.best_of_k_figure import SHORTEST, best_of_k_figure, equal_number, marked
+from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked
 from reproduction.tsp.decode import decode
-from reproduction.tsp.model import AttentionModel, load_attention_model
+from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.problem import tour_length, validation_instances
+from reproduction.tsp.problem import tour_length
 from reproduction.tsp.settings import TSPBestOfK
 from swor.diagnostics.groups import duplicates
 
@@ -52,24 +52,6 @@ class BestOfK(NamedTuple):
     gap_error: float
     duplicates: float
     reference: str
-
-
-def tsp_best_of_k(settings: TSPBestOfK) -> Path:
-    """Write the table and the figure to a folder, and return it."""
-    model = load_attention_model(settings.model)
-    instances = validation_instances(settings.instances, settings.nodes)
-    with measuring(settings, "tsp-best-of-k", f"tsp{settings.nodes}-best-of-k") as folder:
-        parts = Parts(settings, model, instances, folder)
-        do(parts.jobs())
-        rows = best_of_k_rows(settings, *parts.read(), instances)
-        folder.write_csv("best_of_k.csv", [row._asdict() for row in rows])
-        table = pd.DataFrame(rows)
-        folder.write_text("best_of_k.md", best_of_k_table(table))
-        folder.write_text("answer.md", answer(table))
-        folder.write_figure("best_of_k.png", best_of_k_figure(table))
-    print(best_of_k_table(table), answer(table), sep="\n")
-    print(f"The table and the figure are in {folder.path}")
-    return folder.path
 
 
 def sizes(most: int) -> list[int]:
@@ -177,7 +159,7 @@ def answer(rows: pd.DataFrame) -> str:
     few, first = marked(rows), rows.iloc[0]
     found, most = by.loc[("distinct", few)], rows["k"].max()
     many = equal_number(found["gap"], by.loc["sampling"]["gap"])
-    count = f"{many:.0f}" if many <= most else f"more than {most}"
+    count = f"about {many:.0f}" if many <= most else f"more than {most}"
     return (
         f"With {first['nodes']} nodes, the best of {few} distinct tours is "
         f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "

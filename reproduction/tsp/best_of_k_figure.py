@@ -80,7 +80,7 @@ def _mark_equal(
     most = independent.index.max()
     gap, many = distinct[few], equal_number(distinct[few], independent)
     ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
-    count = f"{many:.0f}" if many <= most else f"more than {most}"
+    count = f"about {many:.0f}" if many <= most else f"more than {most}"
     text = f"{few} distinct tours are as good\nas {count} independent ones"
     _write(ax, text, (np.sqrt(few * min(many, most)), gap), (0, -27), "#222222", 9)
 

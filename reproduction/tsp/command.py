@@ -1,4 +1,4 @@
-"""The commands ``tsp``, ``tsp-pretrained``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``."""
+"""The commands on tours: ``tsp`` and those that begin with ``tsp-``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pandas as pd
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
-from reproduction.harness.measurements import measuring
+from reproduction.harness.measurements import do, measuring
 from reproduction.harness.models import MODEL, keep_model, kept_models, kept_name, kept_settings
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
+from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_table
+from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
 from reproduction.tsp.model import AttentionModel, load_attention_model
@@ -31,6 +33,7 @@ from reproduction.tsp.ranking import (
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import (
     ModelSettings,
+    TSPBestOfK,
     TSPFigures,
     TSPPretrained,
     TSPSettings,
@@ -109,6 +112,23 @@ def tsp_variance(settings: TSPVariance) -> Path:
         trained_with = appearance(trained.estimator).label
         folder.write_figure("variance.png", variance_figure(*tables, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def tsp_best_of_k(settings: TSPBestOfK) -> Path:
+    """Find the best of k tours of validation instances, and return the folder with table and figure."""
+    model = load_attention_model(settings.model)
+    instances = validation_instances(settings.instances, settings.nodes)
+    with measuring(settings, "tsp-best-of-k", f"tsp{settings.nodes}-best-of-k") as folder:
+        parts = Parts(settings, model, instances, folder)
+        do(parts.jobs())
+        table = pd.DataFrame(best_of_k_rows(settings, *parts.read(), instances))
+        folder.write_csv("best_of_k.csv", table.to_dict("records"))
+        folder.write_text("best_of_k.md", best_of_k_table(table))
+        folder.write_text("answer.md", answer(table))
+        folder.write_figure("best_of_k.png", best_of_k_figure(table))
+    print(best_of_k_table(table), answer(table), sep="\n")
+    print(f"The table and the figure are in {folder.path}")
     return folder.path
 
 

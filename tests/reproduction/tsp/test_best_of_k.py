@@ -13,9 +13,10 @@ import swor
 from reproduction.cli import main
 from reproduction.harness.models import keep_model
 from reproduction.tsp import best_of_k
-from reproduction.tsp.best_of_k import METHODS, best_lengths, sizes, tsp_best_of_k
+from reproduction.tsp.best_of_k import METHODS, best_lengths, sizes
 from reproduction.tsp.best_of_k_figure import best_of_k_figure, equal_number
-from reproduction.tsp.model import AttentionModel
+from reproduction.tsp.command import tsp_best_of_k
+from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.problem import tour_length, validation_instances
 from reproduction.tsp.settings import ModelSettings, TSPBestOfK
 
@@ -48,7 +49,7 @@ def test_all_tours_have_the_shortest_among_them(settings: TSPBestOfK) -> None:
 
 
 def test_the_first_tours_of_a_sample_are_a_sample(model: Path) -> None:
-    network = best_of_k.load_attention_model(model)
+    network = load_attention_model(model)
     x = validation_instances(3, 5)
     lengths, _ = best_lengths(network, x, 8, torch.Generator().manual_seed(1))
     again = torch.Generator().manual_seed(1)

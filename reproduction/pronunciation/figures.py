@@ -14,7 +14,7 @@ INDEPENDENT = Appearance("independent", "#444444", "-", "s")
 DISTINCT = Appearance("distinct", "#0072b2", "-", "o")
 DUPLICATES = Appearance("duplicates among independent", "#b37700", "-", "^")
 COLOURS = {"mean": "#0072b2", "best_of": "#008a64", "log_success": "#d55e00"}
-TICKS = [1, 2, 5, 10]
+TICKS = [1, 2, 5, 10, 20]
 
 
 def measured_figure(
@@ -52,11 +52,21 @@ def _gain_panel(ax: Axes, gain: pd.DataFrame, curve: pd.DataFrame | None) -> Non
     for k, row in gain.iterrows():
         _name(ax, f"k = {k}", (row["duplicates"], row["gain"]), (6, -11), "black")
     if curve is not None:
-        for k, mine in curve.groupby("k"):
-            x, y = 100 * mine["duplicates"], mine["gain_50"]
-            ax.plot(x, y, "--", color="#999999", linewidth=1.0)
-            _name(ax, f"single variable, k = {k}", (x.iloc[-1], y.iloc[-1]), (-62, 4), "#777777")
-    ax.set(xlabel="duplicates among independent samples (%)", yscale="log", xlim=(0, 90))
+        for _, mine in curve.groupby("k"):
+            ax.plot(100 * mine["duplicates"], mine["gain_50"], "--", color="#999999", linewidth=1.0)
+        _name(
+            ax,
+            'dashed: medians of\nsingle variables,\n"When does it pay?"',
+            (3, 16),
+            (0, 0),
+            "#777777",
+        )
+    ax.set(
+        xlabel="duplicates among independent samples (%)",
+        yscale="log",
+        xlim=(0, 90),
+        ylim=(0.9, 30),
+    )
     ax.set_ylabel("variance of RLOO / unordered set")
     ax.set_yticks(TICKS, [str(tick) for tick in TICKS])
     ax.minorticks_off()

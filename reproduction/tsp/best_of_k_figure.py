@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 LINES = {
-    "beam_search": Line("beam search", 2, (-5, -10), 8, 0.9, 2.5),
+    "beam_search": Line("beam search", 4, (-6, -7), 8, 0.9, 2.5),
     "sampling": Line("independent tours", 16, (4, 7), 11, 2.4, 5.5),
     "distinct": Line("distinct tours", 128, (-1, 8), 11, 2.4, 5.5),
 }
@@ -82,7 +82,7 @@ def _mark_equal(
     ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
     count = f"about {many:.0f}" if many <= most else f"more than {most}"
     text = f"{few} distinct tours are as good\nas {count} independent ones"
-    _write(ax, text, (np.sqrt(few * min(many, most)), gap), (0, -27), "#222222", 9)
+    _write(ax, text, (most, gap), (-1, -27), "#222222", 9)
 
 
 def equal_number(gap: float, independent: pd.Series[float]) -> float:

@@ -48,7 +48,7 @@ setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 $(SETUP_DONE): pyproject.toml constraints.txt
 	@test -e $@ || { echo "Setting up $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
 	@rm -f $@
-	$(PIP_INSTALL) -e ".[dev,reproduction,transformers,trl]"
+	$(PIP_INSTALL) -e ".[dev,pronunciation,reproduction,transformers,trl]"
 	@touch $@
 
 $(DOCS_DONE): $(SETUP_DONE)

@@ -20,7 +20,9 @@ from reproduction.harness.drawing import stamp, stamp_of
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
 from reproduction.lm.figures import curves_figure as lm_curves
+from reproduction.pages import outdated_pages
 from reproduction.rl4co import training_figure
+from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.figures import gap_figure, growth_figure
 from reproduction.tsp.figures import variance_figure as tsp_variance
 from reproduction.vae.figures import curves_figure as vae_curves
@@ -57,6 +59,9 @@ vae_variances = partial(vae_variance, trained_with=f"{RLOO}, k = 4")
 PICTURES = (
     Picture("docs/assets/figure1.png", figure1, ("results/bernoulli/variances.csv",)),
     Picture("docs/assets/best_of.png", best_of_variance, ("results/best_of/exact/variances.csv",)),
+    Picture(
+        "docs/assets/best_of_k.png", best_of_k_figure, ("results/tsp/best_of_k/20/best_of_k.csv",)
+    ),
     Picture(
         "docs/assets/control_variates.png",
         control_variates,
@@ -103,9 +108,12 @@ NEED_A_MODEL = {
 class FiguresSettings:
     """Redraw every picture of the README, the documentation and the results from their tables.
 
+    The pages of results get the present content of the tables that they show.
+
     Attributes:
         root: folder of the repository.
-        check: draw nothing; fail if a picture is older than its tables or the appearance of estimators.
+        check: write nothing; fail if a picture is older than its tables or the appearance of estimators,
+            or a page older than its tables.
     """
 
     root: Path = Path()
@@ -113,13 +121,16 @@ class FiguresSettings:
 
 
 def figures(settings: FiguresSettings) -> None:
-    """Redraw the pictures, or check them."""
-    stale = outdated(settings.root)
-    if settings.check and stale:
+    """Redraw the pictures and fill the pages, or check them."""
+    stale, pages = outdated(settings.root), outdated_pages(settings.root)
+    if settings.check and (stale or pages):
         raise UserError(
-            f"{', '.join(stale)}: drawn from other tables, labels or colours; expected the present "
-            "ones. Redraw the pictures with: make figures"
+            f"{', '.join([*stale, *map(str, pages)])}: drawn from other tables, labels or colours; "
+            "expected the present ones. Redraw the pictures with: make figures"
         )
+    for page, text in pages.items():
+        RunFolder(page.parent).write_text(page.name, text)
+        print(f"{page} (changed)")
     for picture in () if settings.check else PICTURES:
         path = settings.root / picture.path
         RunFolder(path.parent).write_figure(path.name, picture.figure(settings.root))

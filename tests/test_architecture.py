@@ -15,7 +15,7 @@ import swor
 from reproduction.cli import commands
 
 ROOT = Path(__file__).parent.parent
-EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm")
+EXPERIMENTS = ("bernoulli", "vae", "tsp", "lm", "pronunciation")
 LAYERS = [
     ["swor._checks"],
     ["swor.math"],
@@ -29,7 +29,10 @@ LAYERS = [
     ["reproduction"],
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
-    [f"reproduction.{name}" for name in ("best_of", "control_variates", "when_it_pays", "rl4co")],
+    [
+        *("reproduction.best_of", "reproduction.control_variates", "reproduction.pages"),
+        *("reproduction.rl4co", "reproduction.when_it_pays"),
+    ],
     ["reproduction.claims", "reproduction.figures"],
     ["reproduction.reproduce"],
     ["reproduction.cli"],

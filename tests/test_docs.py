@@ -13,7 +13,9 @@ import swor
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
-RESULTS = sorted((ROOT / "results").glob("*/README.md"))
+RESULTS = sorted(
+    p for name in ("README", "details") for p in (ROOT / "results").glob(f"*/{name}.md")
+)
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
 SOURCES = [path for part in ("swor", "reproduction") for path in (ROOT / part).rglob("*.py")]
 # Run in tests/integrations/test_rl4co.py, in an environment of its own, and in tests/docs/test_hooks.py.

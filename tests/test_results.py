@@ -12,13 +12,15 @@ from statistics import fmean
 import pytest
 
 RESULTS = Path(__file__).parents[1] / "results"
-TABLES = sorted(path for path in RESULTS.rglob("*.md") if path.name != "README.md")
+PAGES = ("README.md", "details.md")
+TABLES = sorted(path for path in RESULTS.rglob("*.md") if path.name not in (*PAGES, "answer.md"))
 
 
 def page_of(table: Path) -> str:
-    """The text of the nearest page above a table, without emphasis."""
-    page = next(p / "README.md" for p in table.parents if (p / "README.md").exists())
-    return page.read_text(encoding="utf-8").replace("**", "")
+    """The text of the nearest page above a table and of its details, without emphasis."""
+    folder = next(p for p in table.parents if (p / "README.md").exists())
+    pages = [folder / name for name in PAGES if (folder / name).exists()]
+    return "".join(page.read_text(encoding="utf-8") for page in pages).replace("**", "")
 
 
 def numbers(line: str) -> str:

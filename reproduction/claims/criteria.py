@@ -210,6 +210,17 @@ def less_variance(variances: pd.DataFrame, policies: pd.DataFrame) -> tuple[str,
     return number, above_zero([between_measurements((1.0, 0.0), (ratio, error))])
 
 
+def fewer_tours(growth: pd.DataFrame, few: int, many: int) -> tuple[str, Decision]:
+    """Compare the best of a few distinct tours with that of many independent ones.
+
+    Both are tours of the same instances, so the interval of independent measurements is too wide.
+    """
+    rows = growth.set_index(["method", "k"])[["gap", "gap_error"]]
+    ours, other = (tuple(rows.loc[at]) for at in (("distinct", few), ("sampling", many)))
+    difference = between_measurements(other, ours)
+    return f"{difference.text(3)} points of the gap", above_zero([difference])
+
+
 def fewer_steps(reached: pd.DataFrame) -> tuple[str, Decision]:
     """Compare the steps until a share is solved; a run that never solves it counts as its length."""
     values = reached.assign(value=reached["steps"].fillna(reached["last"]))

@@ -37,7 +37,7 @@ export HF_HUB_OFFLINE := 1
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-vllm-oldest \
 	test-vllm-newest bench-vllm test-trl-matrix test-trl-suite \
-	lint format bench bench-page soak docs notebooks dist reproduce figures clean
+	lint format bench bench-page soak docs gallery notebooks dist reproduce figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -145,6 +145,9 @@ soak: setup ## train for ten minutes: memory must stay flat
 
 docs: $(DOCS_DONE) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+gallery: setup ## run the examples and write docs/gallery.md with what they print
+	PYTHONPATH=. $(BIN)/python tests/helpers/gallery.py docs/gallery.md
 
 notebooks: $(DOCS_DONE) ## run the tutorials and keep what they print and draw
 	PYTHONWARNINGS="ignore:IProgress not found" $(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb

@@ -13,11 +13,14 @@ import swor
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
-RESULTS = sorted((ROOT / "results").glob("*/README.md"))
+RESULTS = sorted(
+    p for name in ("README", "details") for p in (ROOT / "results").glob(f"*/{name}.md")
+)
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
 SOURCES = [path for part in ("swor", "reproduction") for path in (ROOT / part).rglob("*.py")]
 # The code of rl4co's page runs in tests/integrations/test_rl4co.py, in an environment of its own.
 WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem != "rl4co"]
+EVERYTHING += [ROOT / "results" / name for name in ("README.md", "details.md")]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)

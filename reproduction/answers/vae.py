@@ -12,6 +12,7 @@ from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.vae.curves import elbo_table, spread, window_means
 from reproduction.vae.published import PAPER, WINDOW
+from reproduction.vae.variance import with_error
 
 LEADERS = ("unordered_set", "rloo")
 OURS, USUAL = LEADERS
@@ -167,5 +168,5 @@ def log_variance(table: pd.DataFrame, name: str, dims: int) -> list[str]:
         return ["–", "–"]
     k = PAPER[name].k
     found = table[(table["estimator"] == name) & (table["part"] == "both") & (table["k"] == k)]
-    ours = [f"{x:.2f} ± {e:.1g}" for x, e in found[["log_variance", "standard_error"]].to_numpy()]
+    ours = [with_error(x, e) for x, e in found[["log_variance", "standard_error"]].to_numpy()]
     return [*(ours or ["–"]), f"{PAPER[name].log_variance[dims]:.2f}"]

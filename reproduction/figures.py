@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
 from matplotlib.figure import Figure
 
+from reproduction.answers.listed import outdated_answers, write_answers
 from reproduction.bernoulli.figures import variance_figure as figure1
 from reproduction.best_of.exact import variance_figure as best_of_variance
 from reproduction.best_of.figures import curves_figure as best_of_curves
@@ -19,6 +19,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import stamp, stamp_of
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
+from reproduction.harness.tables import committed_table
 from reproduction.lm.figures import curves_figure as lm_curves
 from reproduction.pages import outdated_pages
 from reproduction.rl4co import training_figure
@@ -122,6 +123,8 @@ class FiguresSettings:
 
 def figures(settings: FiguresSettings) -> None:
     """Redraw the pictures and fill the pages, or check them."""
+    if not settings.check:
+        write_answers(settings.root)
     stale, pages = outdated(settings.root), outdated_pages(settings.root)
     if settings.check and (stale or pages):
         raise UserError(
@@ -138,20 +141,10 @@ def figures(settings: FiguresSettings) -> None:
 
 
 def outdated(root: Path) -> list[str]:
-    """Return the pictures below a folder that would be drawn differently now, or are missing."""
-    return [
+    """Return the pictures and answers below a folder that would be others now, or are missing."""
+    return outdated_answers(root) + [
         picture.path
         for picture in PICTURES
         if not (root / picture.path).exists()
         or stamp_of(root / picture.path) != stamp(picture.figure(root))
     ]
-
-
-def committed_table(path: Path) -> pd.DataFrame:
-    """Read a committed table."""
-    if not path.is_file():
-        raise UserError(
-            f"there is no table {path}; expected the repository. Start the command in its folder, or "
-            "give it with --root."
-        )
-    return pd.read_csv(path)

@@ -32,12 +32,20 @@ def numbers(line: str) -> str:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda path: str(path.relative_to(RESULTS)))
 def test_a_page_has_the_numbers_of_its_tables(table: Path) -> None:
-    page = page_of(table)
+    page = page_of(table) + documentation_of(table)
     rows = [numbers(line) for line in table.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row and not set(row) <= set("-| ")]
     assert rows
     missing = [row for row in rows if row not in page]
     assert not missing, f"the page of {table} lacks these rows: {missing}"
+
+
+def documentation_of(table: Path) -> str:
+    """The page of the documentation with the name of the experiment, with the table if it includes it."""
+    page = RESULTS.parent / "docs" / f"{table.relative_to(RESULTS).parts[0]}.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    included = f'--8<-- "{table.relative_to(RESULTS.parent)}"'
+    return text.replace(included, table.read_text(encoding="utf-8"))
 
 
 def rows_of(path: str) -> list[dict[str, str]]:
@@ -85,8 +93,8 @@ def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:
         if first and row["estimator"] == "rloo":
             by_step[row["step"]].append(100 * float(row["value"]))
     mean, single = max(map(fmean, by_step.values())), max(map(max, by_step.values()))
-    page = text_of("results/lm/README.md")
-    assert f"at most {mean:.1f} %" in page and f"({single:.1f} % in a single run)" in page
+    page = text_of("results/lm/details.md")
+    assert f"mean over seeds | {mean:.1f} % |" in page and f"single run | {single:.1f} % |" in page
 
 
 def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:

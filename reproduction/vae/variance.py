@@ -258,5 +258,14 @@ def variance_table(
 
 
 def _cell(measurement: Measurement) -> str:
-    digits = 2 if measurement.standard_error >= 0.01 else 3
-    return f"{measurement.log_variance:.{digits}f} ± {measurement.standard_error:.{digits}f}"
+    return with_error(measurement.log_variance, measurement.standard_error)
+
+
+def with_error(value: float, error: float) -> str:
+    """Format a log-variance with its standard error, with three digits if the error is small.
+
+    >>> with_error(7.1812, 0.0041), with_error(4.7812, 0.0312)
+    ('7.181 ± 0.004', '4.78 ± 0.03')
+    """
+    digits = 2 if error >= 0.01 else 3
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

@@ -99,7 +99,7 @@ def test_the_readme_is_short_and_shows_what_its_example_prints(capsys):
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 100
     exec(compile(first_example(ROOT / "README.md"), "README.md", "exec"), {})
-    pattern = r"expected cost (\S+), best possible (\S+)\n"
+    pattern = r"expected cost (\d\S+), best possible (\d\S+)\n"
     shown, printed = re.findall(pattern, text), re.findall(pattern, capsys.readouterr().out)
     for given, found in zip(shown[0], printed[0], strict=True):  # up to rounding elsewhere
         assert abs(float(given) - float(found)) < 0.02

@@ -108,7 +108,7 @@ def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:
             family = "risk" if "risk" in name else "batch" if "batch" in name else "others"
             change = fmean(abs(b - a) for a, b in pairwise(gaps))
             found.setdefault((part, family), []).append(change)
-    page = text_of("results/tsp/README.md")
+    page = text_of("results/tsp/details.md")
     every = [x for (part, _), xs in found.items() for x in xs if part == "tsp10"]
     others, risk = found["tsp20", "others"], found["tsp20", "risk"]
     for words in (

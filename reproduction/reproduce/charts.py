@@ -76,6 +76,7 @@ def lines(
     figure = px.line(
         shown, y=y, line_group=run, line_dash="line", line_dash_sequence=dashes, **options
     )
+    figure.update_yaxes(**log_ticks(shown[y]))
     first = list(names.values())
     more = {line for i, (line, name) in enumerate(names.items()) if name in first[:i]}
     for trace in figure.data:
@@ -130,9 +131,25 @@ def dots(
         name = names[trace.name]
         symbol = "circle-open" if is_biased(name) else "circle"
         trace.update(marker={"size": 13 if name == OURS else 9, "symbol": symbol})
-    figure.update_xaxes(matches=None)
+    figure.update_xaxes(matches=None, **(log_ticks(shown[x]) if log else {}))
+    figure.update_yaxes(dtick=1)  # the name of every estimator
     figure.update_layout(showlegend=False)
     return html(figure, height=150 + 20 * len(order))
+
+
+def log_ticks(values: pd.Series[float]) -> dict[str, object]:
+    """Return ticks at 1, 2 and 5 for a few decades; those of plotly are good for more, and for half of one.
+
+    >>> log_ticks(pd.Series([0.3, 4.0]))["ticktext"]
+    ['0.2', '0.5', '1', '2', '5']
+    """
+    low, high = np.log10(values.min()), np.log10(values.max())
+    if not 0.7 < high - low < 3.0:
+        return {}
+    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
+    shown = [tick for tick in ticks if low - 0.3 < np.log10(tick) < high + 0.3]
+    return {"tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
 
 
 def emphasised(name: str) -> str:
@@ -149,7 +166,7 @@ def html(figure: Any, height: int) -> str:
     """Return a chart as a fragment of a page that has plotly."""
     for note in figure.layout.annotations:
         note.text = " = ".join(filter(None, note.text.split("=")))
-    figure.update_yaxes(exponentformat="power", nticks=8)
+    figure.update_yaxes(exponentformat="power")
     below = {"orientation": "h", "yanchor": "top", "y": -0.18, "title_text": ""}
     figure.update_layout(template="plotly_white", height=height, legend=below)
     figure.update_layout(margin={"l": 10, "r": 10, "t": 30, "b": 10})

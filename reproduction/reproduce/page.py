@@ -52,6 +52,7 @@ p, li {{ max-width: 48rem; }}
 .chart > div {{ min-width: 44rem; }}
 table {{ border-collapse: collapse; font-size: 0.85rem; }}
 th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--edge); text-align: left; }}
+td:first-child {{ min-width: 9rem; }}
 .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 .ours {{ background: var(--ours); font-weight: 600; }}
 .cards {{ display: grid; gap: 0.8rem;

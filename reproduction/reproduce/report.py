@@ -172,10 +172,11 @@ def provenance(folder: Path, steps: Sequence[Step]) -> Section:
     stored = read_json(folder / "settings.json")
     facts = {"command": stored["command"], **stored["versions"], **stored["settings"]}
     ended = [outcome(folder, step.name) or Outcome(step.name, error="not run") for step in steps]
+    settings = table(pd.DataFrame(facts.items(), columns=["name", "value"]))
     times = [[state.name, f"{state.seconds:.0f} s", state.error or "done"] for state in ended]
     return Section(
         "Steps and settings",
         "The folder of each step holds its settings and its results.",
-        table(pd.DataFrame(facts.items(), columns=["name", "value"]))
-        + table(pd.DataFrame(times, columns=["step", "duration", "outcome"])),
+        table(pd.DataFrame(times, columns=["step", "duration", "outcome"]))
+        + f"<details><summary>Command, versions and settings</summary>{settings}</details>",
     )

@@ -254,7 +254,7 @@ def decoding_table(decoded: pd.DataFrame) -> str:
 def training_figure(training: pd.DataFrame, decoded: pd.DataFrame) -> Figure:
     """Plot the greedy cost against the solutions seen, and the cost of the best of k against k."""
     rows = problems(training)
-    figure, axes = panels(11.0, 4.2 * len(rows), len(rows), 2)
+    figure, axes = panels(9.0, 4.0 * len(rows), len(rows), 2)
     for (left, right), (problem, part) in zip(axes, rows, strict=True):
         _cost_panel(left, part, "method", "solutions")
         left.xaxis.set_major_formatter(EngFormatter())  # 50 k, 100 k

@@ -144,7 +144,7 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
 def curves_figure(curves: pd.DataFrame) -> Figure:
     """Plot both metrics against the steps: a thin line for each run, a thick one for their mean."""
     metrics, m = measured(curves), int(curves["m"].iloc[0])
-    figure, axes = panels(10.0, 4.4, columns=2)
+    figure, axes = panels(8.4, 4.6, columns=2)
     titles = {metrics.mean: "One sample: the mean", metrics.best: f"The best of {m} samples"}
     trained = curves[curves["steps"] > 0]
     for ax, (metric, title) in zip(axes[0], titles.items(), strict=True):

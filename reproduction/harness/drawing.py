@@ -56,9 +56,9 @@ def nested(items: Sequence[Item]) -> Iterator[tuple[Item, float]]:
     Wide lines are drawn below thin ones, so that both show where they coincide.
 
     >>> list(nested(["first", "second"]))
-    [('first', 4.0), ('second', 1.6)]
+    [('first', 3.2), ('second', 1.4)]
     """
-    wide, thin = np.linspace(4.0, 3.0, len(items)), np.linspace(2.0, 1.6, len(items))
+    wide, thin = np.linspace(3.2, 2.8, len(items)), np.linspace(1.6, 1.4, len(items))
     for i, item in enumerate(items):
         yield item, float(thin[i] if i % 2 else wide[i])
 

@@ -52,7 +52,7 @@ def read_points(run: Path) -> list[dict[str, object]]:
 
 def curves_figure(points: pd.DataFrame) -> Figure:
     """Plot each metric in a panel of its own: a thin line for each run, a thick one for their mean."""
-    figure, axes = panels(12.0, 6.8, 2, 3)
+    figure, axes = panels(8.0, 9.6, 3, 2)
     for ax, ((split, metric), title) in zip(axes.flat, PANELS.items(), strict=True):
         shown = points[(points["split"] == split) & (points["metric"] == metric)]
         for name, width in nested(in_order(shown["estimator"])):

@@ -44,7 +44,7 @@ def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
     """
     domains = by_domain(points)
     entries = max(len(grouped(part, split)) for _, part in domains for split in SPLITS)
-    figure, axes = panels(6.4 * len(domains), 8.8 + 0.34 * entries, 2, len(domains))
+    figure, axes = panels(1.2 + 5.2 * len(domains), 8.8 + 0.34 * entries, 2, len(domains))
     for column, (domain, part) in zip(axes.T, domains, strict=True):
         for ax, (split, name) in zip(column, SPLITS.items(), strict=True):
             groups = grouped(part, split)

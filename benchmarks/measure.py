@@ -6,7 +6,9 @@ import csv
 import json
 import os
 import platform
+import resource
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +53,26 @@ def _summary(values: list[float]) -> Timing:
         return Timing(values[0], 0.0)
     quartiles = statistics.quantiles(values, n=4)
     return Timing(statistics.median(values), quartiles[2] - quartiles[0])
+
+
+def added_memory(function: Callable) -> float:
+    """MB by which a call in a process of its own raises the peak."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "peak"
+        child = os.fork()
+        if child == 0:
+            before = resident()
+            function()
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            answer.write_text(str(after - before))
+            os._exit(0)
+        os.waitpid(child, 0)
+        return float(answer.read_text())
+
+
+def resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def report(title: str, rows: Sequence[dict[str, object]], name: str) -> None:

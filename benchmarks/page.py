@@ -28,6 +28,8 @@ were running at the same time; then only the ratios are meaningful, and their la
 """
 
 ORDER = {  # the tables in the order of the page, and what each answers
+    "readme": "What does the example of the README cost, compared with a hand-written REINFORCE?",
+    "operations": "How many operations does a small loss dispatch?",
     "ratios": "How fast and how accurate are the ratios, compared with textbook methods?",
     "ratios_rule": "What do the weights of the estimator cost for a small batch?",
     "ratios_linear": "How does the cost of the ratios grow with the batch?",
@@ -38,8 +40,11 @@ ORDER = {  # the tables in the order of the page, and what each answers
     "samplers": "What does sampling without replacement cost, compared with independent samples?",
     "large": "What do large domains cost, in time and in multiples of the memory of the logits?",
     "sequence": "What do distinct completions of a language model cost?",
+    "completions": "And beside `generate(do_sample=True)`, for decoders and encoder-decoders?",
     "sequence-training": "And what does their gradient cost, in chunks?",
+    "vllm_rounds": "What do distinct completions from a vLLM engine cost, compared with its own?",
     "vae": "What does a training step of the categorical VAE cost?",
+    "control": "What does a control variate add to this step, beyond its own network?",
     "vae-shares": "How is the time of this VAE step divided?",
     "vae-decoding": "How much faster is it to decode the outcomes of a small domain than the samples?",
     "tsp": "What does a training step of the travelling salesman experiment cost?",
@@ -49,6 +54,11 @@ ORDER = {  # the tables in the order of the page, and what each answers
 }
 
 NOTES = {
+    "readme": "The whole training step of the README, with its optimiser, over the same step with a loss "
+    "written by hand. Operations are those that the step dispatches, forward and backward; they do "
+    "not depend on the machine.",
+    "operations": "Where tensors are small, a loss costs as much as it has operations. `checks` are those of "
+    "values, which `swor.set_validate_values(False)` turns off.",
     "ratios_linear": "The limit is a single pass over memory that writes the result.",
     "ratios_growth": "The limits are a pass over memory that writes the result, and its logarithms. The "
     "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",
@@ -58,6 +68,12 @@ NOTES = {
     "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
     "`exponentials` is one exponential per outcome. At 100 outcomes every tensor is small, and the number of "
     "operations counts.",
+    "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "
+    "`sample_completions`, and `independent` is `ancestral_completions`. Every twentieth token ends a "
+    "completion, so that lengths differ. Completions that have ended cost no computation here.",
+    "vllm_rounds": "`independent` is an engine without our processor that draws n = k completions, of which "
+    "the fraction `repetitions` repeats another one. `rounds` and `one by one` draw k distinct ones. "
+    "Written by `make bench-vllm`.",
     "samplers": "Independent samples of a product need one operation for all variables. Distinct ones also "
     "need the first k different values, the mass outside and the threshold: many small operations.",
 }

@@ -16,7 +16,7 @@ from typing import Literal
 
 import torch
 from measure import OUTPUT, report, timings
-from torch.utils._python_dispatch import TorchDispatchMode
+from operations import counted
 
 import swor
 
@@ -91,16 +91,6 @@ def against_the_textbook(batch: int = 1024) -> None:
     report(f"First and second order ratios, batch {batch}, float32", rows, "ratios")
 
 
-class Operations(TorchDispatchMode):
-    """Counts the operations that are dispatched."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
-        self.count += 1
-        return function(*arguments, **(options or {}))
-
-
 def rule(batch: int = 128) -> None:
     """What the weights of the estimator cost for a small batch, where operations are what counts."""
     rows: list[dict[str, object]] = []
@@ -111,11 +101,10 @@ def rule(batch: int = 128) -> None:
         for checks in (True, False):
             swor.set_validate_values(checks)
             took = timings({"rule": lambda s=sample: swor.unordered_set(s)}, repeats=1000)
-            with Operations() as operations:
-                swor.unordered_set(sample)
+            _, operations = counted(lambda s=sample: swor.unordered_set(s))
             name = "with checks" if checks else "without"
             row |= {
-                f"operations, {name}": operations.count,
+                f"operations, {name}": operations,
                 f"ms, {name}": took["rule"].median * 1e3,
             }
         swor.set_validate_values(True)

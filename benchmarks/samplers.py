@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from measure import report, timings
+from operations import counted
 
 import swor
 
@@ -33,6 +34,12 @@ def main() -> None:
                     "k": k,
                     "ancestral ms": base * 1e3,
                     "stochastic beams / ancestral": took["beams"].median / base,
+                    "ancestral, operations": counted(
+                        lambda m=model, k=k: swor.ancestral_sample(m, k)
+                    )[1],
+                    "beams, operations": counted(
+                        lambda m=model, k=k: swor.stochastic_beam_search(m, k)
+                    )[1],
                 }
             )
     report(f"Sampling a product of categoricals, batch {BATCH}, float32", rows, "samplers")

@@ -12,15 +12,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
-import resource
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
-from measure import report, timings
+from measure import added_memory, report, timings
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -49,26 +45,6 @@ def methods(model: GPT2LMHeadModel, prompts: Tensor, k: int, n: int) -> dict[str
         INDEPENDENT: partial(ancestral_completions, model, prompts, k=k, max_new_tokens=n),
         SAMPLES: partial(generate, do_sample=True, top_k=0),
     }
-
-
-def added_memory(function: Callable) -> float:
-    """MB by which a call in a process of its own raises the peak."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "peak"
-        child = os.fork()
-        if child == 0:
-            before = resident()
-            function()
-            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            answer.write_text(str(after - before))
-            os._exit(0)
-        os.waitpid(child, 0)
-        return float(answer.read_text())
-
-
-def resident() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @torch.no_grad()

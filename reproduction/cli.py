@@ -19,19 +19,33 @@ def commands() -> list[Command]:
     from reproduction.best_of.exact import best_of_variance
     from reproduction.best_of.figures import best_of_figures
     from reproduction.claims.command import claims
+    from reproduction.control_variates import control_variates
     from reproduction.figures import figures
     from reproduction.lm.command import lm, lm_figures
+    from reproduction.pronunciation.command import (
+        pronunciation,
+        pronunciation_figures,
+        pronunciation_measure,
+    )
     from reproduction.reproduce.command import reproduce
     from reproduction.reproduce.rules import rules
     from reproduction.rl4co import rl4co
-    from reproduction.tsp.command import tsp, tsp_figures, tsp_solve, tsp_variance
+    from reproduction.tsp.command import (
+        tsp,
+        tsp_best_of_k,
+        tsp_figures,
+        tsp_pretrained,
+        tsp_solve,
+        tsp_variance,
+    )
     from reproduction.vae.command import vae, vae_figures, vae_variance
     from reproduction.when_it_pays import when_it_pays
 
     return [
         *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
-        *(tsp, tsp_variance, tsp_solve, tsp_figures, lm, lm_figures),
-        *(best_of_figures, best_of_variance, when_it_pays, rl4co),
+        *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_solve, tsp_figures, lm, lm_figures),
+        *(pronunciation, pronunciation_measure, pronunciation_figures),
+        *(best_of_figures, best_of_variance, control_variates, when_it_pays, rl4co),
     ]
 
 

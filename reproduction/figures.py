@@ -8,18 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
 from matplotlib.figure import Figure
 
+from reproduction.answers.listed import outdated_answers, write_answers
 from reproduction.bernoulli.figures import variance_figure as figure1
 from reproduction.best_of.exact import variance_figure as best_of_variance
 from reproduction.best_of.figures import curves_figure as best_of_curves
+from reproduction.control_variates import variance_figure as control_variates
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import stamp, stamp_of
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
+from reproduction.harness.tables import committed_table
 from reproduction.lm.figures import curves_figure as lm_curves
+from reproduction.pages import outdated_pages
 from reproduction.rl4co import training_figure
+from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.figures import gap_figure, growth_figure
 from reproduction.tsp.figures import variance_figure as tsp_variance
 from reproduction.vae.figures import curves_figure as vae_curves
@@ -56,6 +60,14 @@ vae_variances = partial(vae_variance, trained_with=f"{RLOO}, k = 4")
 PICTURES = (
     Picture("docs/assets/figure1.png", figure1, ("results/bernoulli/variances.csv",)),
     Picture("docs/assets/best_of.png", best_of_variance, ("results/best_of/exact/variances.csv",)),
+    Picture(
+        "docs/assets/best_of_k.png", best_of_k_figure, ("results/tsp/best_of_k/20/best_of_k.csv",)
+    ),
+    Picture(
+        "docs/assets/control_variates.png",
+        control_variates,
+        ("results/control_variates/variances.csv",),
+    ),
     Picture("docs/assets/when_it_pays.png", gain_figure, ("results/when_it_pays/gains.csv",)),
     Picture("results/best_of/lm/curves.png", best_of_curves, ("curves.csv",)),
     Picture("results/best_of/tsp/curves.png", best_of_curves, ("curves.csv",)),
@@ -97,9 +109,12 @@ NEED_A_MODEL = {
 class FiguresSettings:
     """Redraw every picture of the README, the documentation and the results from their tables.
 
+    The pages of results get the present content of the tables that they show.
+
     Attributes:
         root: folder of the repository.
-        check: draw nothing; fail if a picture is older than its tables or the appearance of estimators.
+        check: write nothing; fail if a picture is older than its tables or the appearance of estimators,
+            or a page older than its tables.
     """
 
     root: Path = Path()
@@ -107,13 +122,18 @@ class FiguresSettings:
 
 
 def figures(settings: FiguresSettings) -> None:
-    """Redraw the pictures, or check them."""
-    stale = outdated(settings.root)
-    if settings.check and stale:
+    """Redraw the pictures and fill the pages, or check them."""
+    if not settings.check:
+        write_answers(settings.root)
+    stale, pages = outdated(settings.root), outdated_pages(settings.root)
+    if settings.check and (stale or pages):
         raise UserError(
-            f"{', '.join(stale)}: drawn from other tables, labels or colours; expected the present "
-            "ones. Redraw the pictures with: make figures"
+            f"{', '.join([*stale, *map(str, pages)])}: drawn from other tables, labels or colours; "
+            "expected the present ones. Redraw the pictures with: make figures"
         )
+    for page, text in pages.items():
+        RunFolder(page.parent).write_text(page.name, text)
+        print(f"{page} (changed)")
     for picture in () if settings.check else PICTURES:
         path = settings.root / picture.path
         RunFolder(path.parent).write_figure(path.name, picture.figure(settings.root))
@@ -121,20 +141,10 @@ def figures(settings: FiguresSettings) -> None:
 
 
 def outdated(root: Path) -> list[str]:
-    """Return the pictures below a folder that would be drawn differently now, or are missing."""
-    return [
+    """Return the pictures and answers below a folder that would be others now, or are missing."""
+    return outdated_answers(root) + [
         picture.path
         for picture in PICTURES
         if not (root / picture.path).exists()
         or stamp_of(root / picture.path) != stamp(picture.figure(root))
     ]
-
-
-def committed_table(path: Path) -> pd.DataFrame:
-    """Read a committed table."""
-    if not path.is_file():
-        raise UserError(
-            f"there is no table {path}; expected the repository. Start the command in its folder, or "
-            "give it with --root."
-        )
-    return pd.read_csv(path)

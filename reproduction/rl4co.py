@@ -50,8 +50,8 @@ class RL4COSettings:
     """Train beside rl4co's own methods, in the environment of rl4co.
 
     Every run (a problem, a method, a seed) is one file in the folder. Runs that are there are not
-    repeated: start the same command again after an interruption. Writes training.csv, best_of_k.csv,
-    tables.md and figure.png.
+    repeated: start the same command again after an interruption. Writes the tables training and
+    best_of_k, as CSV and in Markdown, and figure.png.
 
     Attributes:
         problems: environments of rl4co.
@@ -211,13 +211,14 @@ def summarise(out: Path) -> None:
             k = range(1, len(columns["cost"]) + 1)
             decoded.append(pd.DataFrame(about | {"decoding": way, "k": k} | columns))
     frames = pd.DataFrame(training), pd.concat(decoded)
-    tables = "\n".join([training_table(frames[0]), decoding_table(frames[1])])
+    tables = {"training": training_table(frames[0]), "best_of_k": decoding_table(frames[1])}
     folder = RunFolder(out)
-    for name, frame in zip(("training.csv", "best_of_k.csv"), frames, strict=True):
-        folder.write_csv(name, frame.to_dict("records"))
-    folder.write_text("tables.md", tables)
+    for (name, table), frame in zip(tables.items(), frames, strict=True):
+        folder.write_csv(f"{name}.csv", frame.to_dict("records"))
+        folder.write_text(f"{name}.md", table)
+        print(table)
     folder.write_figure("figure.png", training_figure(*frames))
-    print(f"{tables}\n{out}: training.csv, best_of_k.csv, tables.md, figure.png")
+    print(f"The tables training and best_of_k, as CSV and in Markdown, and figure.png are in {out}")
 
 
 def problems(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -235,7 +236,7 @@ def training_table(training: pd.DataFrame) -> str:
             minutes = rows[rows["solutions"] == last]["seconds"].mean() / 60
             each = ", ".join(f"{cost:.3f}" for cost in late)
             label = appearance(method).label
-            lines.append([problem, label, f"{late.mean():.3f}", each, f"{minutes:.1f}"])
+            lines.append([problem.upper(), label, f"{late.mean():.3f}", each, f"{minutes:.1f}"])
     return markdown(["problem", "trained by", "greedy cost", "seeds", "minutes"], lines)
 
 
@@ -244,7 +245,7 @@ def decoding_table(decoded: pd.DataFrame) -> str:
     ks = [k for k in TABULATED if k in set(decoded["k"])]
     means = decoded.groupby(["problem", "decoding", "k"])["cost"].mean()
     lines = [
-        [problem, appearance(way).label, *(f"{means[problem, way, k]:.3f}" for k in ks)]
+        [problem.upper(), appearance(way).label, *(f"{means[problem, way, k]:.3f}" for k in ks)]
         for problem, _ in problems(decoded)
         for way in DECODING
     ]

@@ -7,8 +7,16 @@ from swor.diagnostics.compare import compare
 from swor.diagnostics.enumeration import exact, exact_best_of
 from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.moments import gradient_moments
+from swor.estimators.additive import AdditiveTable, rloo_additive, unordered_set_additive
 from swor.estimators.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
+from swor.estimators.carms import carms
+from swor.estimators.control import KnownMean, additive, controlled
 from swor.estimators.coupled import arm, arsm, disarm
+from swor.estimators.double_control import (
+    LearnedScales,
+    double_control,
+    unordered_set_double_control,
+)
 from swor.estimators.estimator import Estimator
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import ControlVariate, rebar, relax
@@ -38,6 +46,7 @@ from swor.rules.importance import (
     risk,
 )
 from swor.rules.log_success import LogSuccess, log_success, log_success_independent
+from swor.rules.pairs import pair_weights
 from swor.rules.reinforce import rloo, single_sample
 from swor.rules.strata import stratified, systematic
 from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
@@ -47,6 +56,7 @@ from swor.samplers.distinct_sequences import DistinctSequences
 from swor.samplers.distributions import sample
 from swor.samplers.products import Factorized
 from swor.samplers.programs import DistinctRuns
+from swor.samplers.rounds import DistinctRounds
 from swor.samplers.sequence_model import SequenceModel
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.sharded import gumbel_top_k_sharded
@@ -58,20 +68,25 @@ __version__ = version("swor")
 
 __all__ = [
     "ESTIMATORS",
+    "AdditiveTable",
     "Baseline",
     "BestOf",
     "ControlVariate",
+    "DistinctRounds",
     "DistinctRuns",
     "DistinctSequences",
     "Estimator",
     "Factorized",
     "GroupStatistics",
+    "KnownMean",
+    "LearnedScales",
     "LogSuccess",
     "MovingAverage",
     "Sample",
     "Scheme",
     "SequenceModel",
     "Weights",
+    "additive",
     "advantages",
     "ancestral_sample",
     "arm",
@@ -80,11 +95,14 @@ __all__ = [
     "beam_search",
     "best_of",
     "best_of_independent",
+    "carms",
     "compare",
+    "controlled",
     "deterministic_sum_and_sample",
     "deterministic_sum_and_sample_sampled_baseline",
     "disarm",
     "distinct_from_stream",
+    "double_control",
     "exact",
     "exact_best_of",
     "gradient_moments",
@@ -104,6 +122,7 @@ __all__ = [
     "murthy_variance",
     "normalize",
     "normalized_importance_weighted",
+    "pair_weights",
     "raj",
     "rebar",
     "reinforce_batch_mean",
@@ -116,6 +135,7 @@ __all__ = [
     "relax",
     "risk",
     "rloo",
+    "rloo_additive",
     "sample",
     "sampled_baseline",
     "set_validate_values",
@@ -131,6 +151,8 @@ __all__ = [
     "systematic_sample",
     "top_k_and_sample",
     "unordered_set",
+    "unordered_set_additive",
+    "unordered_set_double_control",
     "unordered_set_no_baseline",
     "vimco",
     "with_replacement",

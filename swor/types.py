@@ -29,6 +29,7 @@ from swor._checks import (
     check_shape,
     check_tensor,
     kind,
+    known_finite,
 )
 from swor.math._off_policy import LogRatios, off_policy
 
@@ -183,10 +184,10 @@ class Weights:
         """
         used = self._used(cost)
         weights = self if log_p is None else self.off_policy(log_p)
+        subtracted = weights._subtract(used.detach(), baseline)
         # A half of the advantage is finite for all finite costs; the change below, 0, times inf is not.
-        half = 0.5 * used - 0.5 * weights._subtract(used.detach(), baseline)
-        own = weights.log_p.to(used.dtype)
-        change = torch.exp(score(own)) - 1.0  # exactly 0; expm1 has no gradient compiled
+        half = (0.5 * used).sub(subtracted, alpha=0.5)
+        change = torch.expm1(score(weights.log_p.to(used.dtype)))  # exactly 0
         pathwise, coefficient = weights.weight * used, weights.weight * half
         return torch.addcmul(pathwise, coefficient, change, value=2).sum(-1).to(self._dtype(cost))
 
@@ -231,12 +232,13 @@ class Weights:
     def _used(self, cost: Tensor) -> Tensor:
         """Return costs in the precision of the weights, with 0 for outcomes of probability 0."""
         check_numbers("cost", cost, self.weight, "the weights")
-        cost = without_impossible(cost, self.log_p)
-        check_finite("cost", cost)
-        return cost.to(torch.promote_types(cost.dtype, self.weight.dtype))
+        if not known_finite(cost):  # a finite cost times a weight of 0 is 0
+            cost = without_impossible(cost, self.log_p)
+            check_finite("cost", cost)
+        return cost.to(_wider(cost.dtype, self.weight.dtype))
 
     def _dtype(self, cost: Tensor) -> torch.dtype:
-        return torch.promote_types(cost.dtype, self.log_p.dtype)
+        return _wider(cost.dtype, self.log_p.dtype)
 
 
 Rule = Callable[[Sample], Weights]
@@ -263,6 +265,11 @@ def check_numbers(name: str, given: Tensor, like: Tensor, like_name: str) -> Non
     check_tensor(name, given, like.dtype)
     check_shape(name, given, tuple(like.shape), "one number for every sample")
     check_same(name, given, like_name, like)
+
+
+def _wider(one: torch.dtype, other: torch.dtype) -> torch.dtype:
+    """Return the dtype of a sum; equal ones, the common case, need not ask."""
+    return one if one == other else torch.promote_types(one, other)
 
 
 def score(log_p: Tensor) -> Tensor:

@@ -34,7 +34,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 SMALLEST = {
     "best_of": "",
+    "completions": "--prompt 4 --long 8 --k 2 --new-tokens 4 --batch-size 1 --symbols 500",
+    "control": "",
     "estimators": "--outcomes 100",
+    "operations": "",
+    "readme": "",
     "large": "--outcomes 1000 --k 2",
     "ratios": "--batch 100",
     "samplers": "",

@@ -13,11 +13,14 @@ import swor
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
-RESULTS = sorted((ROOT / "results").glob("*/README.md"))
+RESULTS = sorted(
+    p for name in ("README", "details") for p in (ROOT / "results").glob(f"*/{name}.md")
+)
 EVERYTHING = [ROOT / "README.md", *PAGES, *RESULTS]
 SOURCES = [path for part in ("swor", "reproduction") for path in (ROOT / part).rglob("*.py")]
-# The code of rl4co's page runs in tests/integrations/test_rl4co.py, in an environment of its own.
-WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem != "rl4co"]
+# Run in tests/integrations/test_rl4co.py, in an environment of its own, and in tests/docs/test_hooks.py.
+ELSEWHERE = ("rl4co", "in_your_trainer")
+WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
@@ -42,16 +45,17 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+TOP = [ROOT / "results" / "README.md", ROOT / "results" / "details.md"]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
-@pytest.mark.parametrize("page", EVERYTHING, ids=name)
+@pytest.mark.parametrize("page", [*EVERYTHING, *TOP], ids=name)
 def test_links_lead_to_files(page: Path) -> None:
     for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", EVERYTHING, ids=name)
+@pytest.mark.parametrize("page", [*EVERYTHING, *TOP], ids=name)
 def test_links_lead_to_headings(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         if anchor:

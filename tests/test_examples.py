@@ -16,6 +16,7 @@ NEEDS = {
     "distributed": "joblib",
     "language_model": "transformers",
     "pass_at_m": "transformers",
+    "pronunciation": "g2p_en",
     "recommend": "transformers",
     "vae": "sklearn",
 }
@@ -78,6 +79,17 @@ def test_distinct_runs_of_a_simulator_are_more_exact(example: ModuleType, number
     example.main(repeats=5)
     independent, distinct = numbers(r"root mean squared error (\S+)")
     assert distinct < independent / 2.0
+
+
+@of("pronunciation")
+def test_words_are_pronounced_and_evaluated(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example.main(steps=1, count=100)
+    lines = re.findall(r"pass@\d (\S+) ± (\S+) \(exact (\S+)\)", capsys.readouterr().out)
+    found = [tuple(map(float, line)) for line in lines]
+    assert len(found) == 3 and found[0][2] > 0.4
+    assert all(abs(mean - exact) < 5.0 * error for mean, error, exact in found)
 
 
 @of("vae")

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from estimator_table import cite, documented, name_link, table
 from readme_example import first_example
-from readme_table import cite, documented, name_link, table
 
 import swor
 
@@ -91,8 +91,18 @@ def test_the_readme_example_learns(capsys):
     assert best <= cost < best + 0.1  # 0.5 before training
 
 
-def test_the_readme_lists_every_estimator():
-    assert table() in (ROOT / "README.md").read_text("utf-8")
+def test_a_page_lists_every_estimator():
+    assert table() in (ROOT / "docs" / "estimators" / "index.md").read_text("utf-8")
+
+
+def test_the_readme_is_short_and_shows_what_its_example_prints(capsys):
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 100
+    exec(compile(first_example(ROOT / "README.md"), "README.md", "exec"), {})
+    pattern = r"expected cost (\d\S+), best possible (\d\S+)\n"
+    shown, printed = re.findall(pattern, text), re.findall(pattern, capsys.readouterr().out)
+    for given, found in zip(shown[0], printed[0], strict=True):  # up to rounding elsewhere
+        assert abs(float(given) - float(found)) < 0.02
 
 
 def test_the_table_is_strict():

@@ -12,13 +12,15 @@ from statistics import fmean
 import pytest
 
 RESULTS = Path(__file__).parents[1] / "results"
-TABLES = sorted(path for path in RESULTS.rglob("*.md") if path.name != "README.md")
+PAGES = ("README.md", "details.md")
+TABLES = sorted(path for path in RESULTS.rglob("*.md") if path.name not in (*PAGES, "answer.md"))
 
 
 def page_of(table: Path) -> str:
-    """The text of the nearest page above a table, without emphasis."""
-    page = next(p / "README.md" for p in table.parents if (p / "README.md").exists())
-    return page.read_text(encoding="utf-8").replace("**", "")
+    """The text of the nearest page above a table and of its details, without emphasis."""
+    folder = next(p for p in table.parents if (p / "README.md").exists())
+    pages = [folder / name for name in PAGES if (folder / name).exists()]
+    return "".join(page.read_text(encoding="utf-8") for page in pages).replace("**", "")
 
 
 def numbers(line: str) -> str:
@@ -30,12 +32,20 @@ def numbers(line: str) -> str:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda path: str(path.relative_to(RESULTS)))
 def test_a_page_has_the_numbers_of_its_tables(table: Path) -> None:
-    page = page_of(table)
+    page = page_of(table) + documentation_of(table)
     rows = [numbers(line) for line in table.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row and not set(row) <= set("-| ")]
     assert rows
     missing = [row for row in rows if row not in page]
     assert not missing, f"the page of {table} lacks these rows: {missing}"
+
+
+def documentation_of(table: Path) -> str:
+    """The page of the documentation with the name of the experiment, with the table if it includes it."""
+    page = RESULTS.parent / "docs" / f"{table.relative_to(RESULTS).parts[0]}.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    included = f'--8<-- "{table.relative_to(RESULTS.parent)}"'
+    return text.replace(included, table.read_text(encoding="utf-8"))
 
 
 def rows_of(path: str) -> list[dict[str, str]]:
@@ -83,8 +93,8 @@ def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:
         if first and row["estimator"] == "rloo":
             by_step[row["step"]].append(100 * float(row["value"]))
     mean, single = max(map(fmean, by_step.values())), max(map(max, by_step.values()))
-    page = text_of("results/lm/README.md")
-    assert f"at most {mean:.1f} %" in page and f"({single:.1f} % in a single run)" in page
+    page = text_of("results/lm/details.md")
+    assert f"mean over seeds | {mean:.1f} % |" in page and f"single run | {single:.1f} % |" in page
 
 
 def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:
@@ -98,7 +108,7 @@ def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:
             family = "risk" if "risk" in name else "batch" if "batch" in name else "others"
             change = fmean(abs(b - a) for a, b in pairwise(gaps))
             found.setdefault((part, family), []).append(change)
-    page = text_of("results/tsp/README.md")
+    page = text_of("results/tsp/details.md")
     every = [x for (part, _), xs in found.items() for x in xs if part == "tsp10"]
     others, risk = found["tsp20", "others"], found["tsp20", "risk"]
     for words in (

@@ -1,10 +1,10 @@
-"""Exact variances of estimates of the best of m, from distinct and from independent samples."""
+"""Exact variances of estimates of the best of m and of log P, from distinct and from independent samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from math import factorial, prod
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,8 @@ VALUES = ("distinct", "none")  # all estimates from independent samples have the
 class BestOfVariance:
     """Compute exact variances of estimates of the best of 3 by enumeration, and draw them.
 
-    Writes variances.csv, best_of.png and settings.json.
+    Writes variances.csv, best_of.png and settings.json; and, for the log of the probability of success,
+    log_success.csv and the table log_success.md.
 
     Attributes:
         out: folder to write to; by default a new one in runs/.
@@ -55,17 +56,25 @@ def best_of_variance(settings: BestOfVariance) -> Path:
     rows = list(variances())
     folder.write_csv("variances.csv", rows)
     folder.write_figure("best_of.png", variance_figure(pd.DataFrame(rows)))
+    successes = list(success_variances())
+    folder.write_csv("log_success.csv", successes)
+    folder.write_text("log_success.md", success_table(pd.DataFrame(successes)))
     print(f"The table and the figure are in {folder.path}")
     return folder.path
 
 
-def variances() -> Iterator[dict[str, object]]:
-    """Compute the rows of the table, for a policy of high and one of low entropy."""
+def policies() -> tuple[dict[str, Tensor], Tensor]:
+    """Return the log-probabilities of a policy of high and of one of low entropy, and all values."""
     generator = torch.Generator().manual_seed(1)
     noise = torch.randn(OUTCOMES, generator=generator, dtype=torch.float64)
     f = torch.randperm(OUTCOMES, generator=generator).double() / (OUTCOMES - 1)
-    for entropy, scale in ENTROPY.items():
-        log_probs = (scale * noise).log_softmax(-1)
+    return {name: (scale * noise).log_softmax(-1) for name, scale in ENTROPY.items()}, f
+
+
+def variances() -> Iterator[dict[str, object]]:
+    """Compute the rows of the table, for both policies."""
+    both, f = policies()
+    for entropy, log_probs in both.items():
         for name in LOOKS:
             for k in SIZES[name in ONE_MORE :]:
                 value, gradient = moments(name, log_probs, f, k)
@@ -80,10 +89,45 @@ def moments(name: Name, log_probs: Tensor, f: Tensor, k: int) -> tuple[float, fl
         loss = swor.best_of(sample, M).loss(f[sample.value])
     else:
         loss = swor.best_of_independent(sample, M, baseline=name).loss(f[sample.value])
+    return _moments(loss, sample, chance, log_probs)
+
+
+def success_variances() -> Iterator[dict[str, object]]:
+    """Compute the variances of estimates of log P up to the order k − 1, where two outcomes succeed."""
+    both, f = policies()
+    success = (f >= f.sort().values[-2]).double()
+    for entropy, log_probs in both.items():
+        for name, k in product(("distinct", "maxrl"), SIZES):
+            sample, chance = samples(log_probs, k, distinct=name == "distinct")
+            given = success[sample.value]
+            if name == "distinct":
+                loss = swor.log_success(sample, k - 1).loss(given)
+            else:
+                loss = swor.log_success_independent(sample, given)
+            value, gradient = _moments(loss, sample, chance, log_probs)
+            about = {"entropy": entropy, "estimator": name, "k": k}
+            yield about | {"value_variance": value, "gradient_variance": gradient}
+
+
+def success_table(rows: pd.DataFrame) -> str:
+    """Return the table of the documentation: the variance of the gradient, by the number of samples."""
+    table = rows.pivot(index="k", columns=["entropy", "estimator"], values="gradient_variance")
+    columns = list(product(ENTROPY, ("distinct", "maxrl")))
+    names = {"distinct": "distinct", "maxrl": "MaxRL"}
+    heads = ["k", *(f"{names[name]}, {entropy} entropy" for entropy, name in columns)]
+    body = [[str(k), *(f"{row[c]:.3g}" for c in columns)] for k, row in table.iterrows()]
+    lines = [heads, ["---:"] * len(heads), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _moments(
+    loss: Tensor, sample: swor.Sample, chance: Tensor, log_probs: Tensor
+) -> tuple[float, float]:
     (by_sample,) = torch.autograd.grad(loss.sum(), sample.log_p)
-    by_outcome = torch.zeros(len(loss), len(f), dtype=f.dtype)
+    n = len(log_probs)
+    by_outcome = torch.zeros(len(loss), n, dtype=log_probs.dtype)
     by_outcome = by_outcome.scatter_add(-1, sample.value, by_sample)
-    score = torch.eye(len(f), dtype=f.dtype) - log_probs.exp()
+    score = torch.eye(n, dtype=log_probs.dtype) - log_probs.exp()
     return _variance(loss.detach().unsqueeze(-1), chance), _variance(by_outcome @ score, chance)
 
 

@@ -93,6 +93,11 @@ def read_run(run: Path) -> pd.DataFrame:
             f"{run} has just begun; expected a run that has been validated after steps of training. Wait, "
             "resume it, or leave it out."
         )
+    if settings.get("log_success") is not None:
+        raise UserError(
+            f"{run} was trained for the log of the probability of success; expected runs for the mean "
+            "or for the best of m. Compare such runs by lm-figures."
+        )
     objective = "mean" if settings.get("best_of") is None else RULES[settings["estimator"]]
     rows = [
         {"objective": objective, "seed": settings["seed"], "steps": record["step"], "m": m}

@@ -16,6 +16,7 @@ from reproduction.harness.folder import RunFolder
 from reproduction.harness.tables import markdown
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+VERDICT = HEADER.index("criterion")  # number of columns up to the verdict
 
 COMMITTED = {
     "rules": "rules/rules.csv",
@@ -33,6 +34,7 @@ COMMITTED = {
     "tsp-confident": "tsp/start/gaps.csv",
     "tsp-variance": "tsp/variance/variance.csv",
     "tsp-policies": "tsp/variance/policies.csv",
+    "best-of-k": "tsp/best_of_k/20/best_of_k.csv",
     "lm": "lm/steps.csv",
     "lm-sparse": "lm/sparse/steps.csv",
     "best-of-tsp": "best_of/tsp/table.csv",
@@ -49,22 +51,23 @@ Those of Table 1 are measured as the paper's code does; ARSM and RELAX on the mi
 class ClaimsSettings:
     """Evaluate the claims of the paper and of this project on the committed tables of results.
 
-    Prints the verdicts, and writes them into the table of README.md in the folder of results.
+    Prints the verdicts, and writes them into the table of README.md in the folder of results, and the
+    criteria into that of details.md.
     """
 
     results: Path = Path("results")
-    """folder of the tables, with the page README.md"""
+    """folder of the tables, with the pages README.md and details.md"""
 
 
 def claims(settings: ClaimsSettings) -> None:
-    """Print the verdicts, and write them into the page of the results."""
-    path = settings.results / "README.md"
+    """Print the verdicts, and write them and their criteria into the pages of the results."""
     findings = evaluate(CLAIMS, committed(settings.results))
-    page = insert(path.read_text(encoding="utf-8"), findings)
-    RunFolder(settings.results).write_text(path.name, page)
+    for name, table in {"README.md": verdicts(findings), "details.md": criteria(findings)}.items():
+        page = insert((settings.results / name).read_text(encoding="utf-8"), table)
+        RunFolder(settings.results).write_text(name, page)
     console = Console(highlight=False)
     print_findings(findings, console)
-    console.print(f"The page is {path}", soft_wrap=True)
+    console.print(f"The page is {settings.results / 'README.md'}", soft_wrap=True)
 
 
 def committed(results: Path) -> Tables:
@@ -78,8 +81,23 @@ def links(claim: Claim) -> str:
     return ", ".join(f"[{Path(path).parent}]({path})" for path in paths)
 
 
-def insert(page: str, findings: Sequence[Finding]) -> str:
-    """Return a page of Markdown with the table of findings between the two markers."""
+def verdicts(findings: Sequence[Finding]) -> str:
+    """Return the table of a line per claim: where it is from, the claim, a number, a word and a link."""
+    lines = [
+        [*row[:VERDICT], links(finding.claim)]
+        for row, finding in zip(rows(findings), findings, strict=True)
+    ]
+    return f"{summary(findings)} {CONVENTION}\n\n{markdown([*HEADER[:VERDICT], 'data'], lines)}"
+
+
+def criteria(findings: Sequence[Finding]) -> str:
+    """Return the table of the criteria by which claims are decided."""
+    lines = [[*row[:2], row[VERDICT]] for row in rows(findings)]
+    return markdown([*HEADER[:2], HEADER[VERDICT]], lines)
+
+
+def insert(page: str, table: str) -> str:
+    """Return a page of Markdown with a table between the two markers."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -87,7 +105,4 @@ def insert(page: str, findings: Sequence[Finding]) -> str:
             f"the page has no markers; expected the lines {BEGIN!r} and {END!r}, between which the table "
             "of claims is written. Add them to the page."
         )
-    data = [links(finding.claim) for finding in findings]
-    lines = [[*row, link] for row, link in zip(rows(findings), data, strict=True)]
-    table = markdown([*HEADER, "data"], lines)
-    return f"{before}{begin}\n{summary(findings)} {CONVENTION}\n\n{table}{end}{after}"
+    return f"{before}{begin}\n{table}{end}{after}"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import pandas as pd
 
-from reproduction.harness.errors import readable
+from reproduction.harness.errors import UserError, readable
 
 LEVEL = 0.95
 """Of confidence intervals."""
@@ -62,3 +62,13 @@ def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:
     with readable(path, f"the table that {command} wrote", TypeError, ValueError):
         table = pd.read_csv(path, usecols=list(types), dtype=types, keep_default_na=False)
         return [kind(*row) for row in table[list(types)].itertuples(index=False, name=None)]
+
+
+def committed_table(path: Path) -> pd.DataFrame:
+    """Read a committed table."""
+    if not path.is_file():
+        raise UserError(
+            f"there is no table {path}; expected the repository. Start the command in its folder, or "
+            "give it with --root."
+        )
+    return pd.read_csv(path)

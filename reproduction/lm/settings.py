@@ -40,6 +40,8 @@ class LMSettings(TrainingSettings):
             is confident, sampled completions may not.
         best_of: train for the best of this many independent completions, in the place of the mean;
             at most k.
+        log_success: train for the log of the probability of success, by its series up to this order, in
+            the place of the mean; at most k, and k - 1 for rloo, which is MaxRL. The reward is exact.
         validate_best_of: also validate the mean reward of sampled completions, and the best of this
             many; by default as many as best_of.
     """
@@ -61,6 +63,7 @@ class LMSettings(TrainingSettings):
     supervised_until: float = 0.0
     supervised_by: Literal["greedy", "sampled"] = "greedy"
     best_of: int | None = None
+    log_success: int | None = None
     validate_best_of: int | None = None
     log_every: int = 25
 
@@ -76,6 +79,7 @@ class LMSettings(TrainingSettings):
                 "or give more digits."
             )
         check_best_of(self.best_of, self.estimator, self.k)
+        self._check_log_success()
         check_positive(self, "validate_best_of")
         if not 0.0 <= self.supervised_until <= 1.0:
             raise UserError(
@@ -85,6 +89,21 @@ class LMSettings(TrainingSettings):
             raise UserError(
                 f"width is {self.width} and heads {self.heads}; expected a width that the heads "
                 "can share. Choose a multiple."
+            )
+
+    def _check_log_success(self) -> None:
+        if self.log_success is None:
+            return
+        if self.best_of is not None or self.reward != "exact":
+            raise UserError(
+                f"log_success is {self.log_success}, best_of {self.best_of} and the reward "
+                f"{self.reward}; expected no best_of and --reward exact, which is 0 or 1."
+            )
+        orders = range(1, self.k + 1) if self.estimator == "unordered_set" else [self.k - 1]
+        if self.log_success not in orders:
+            raise UserError(
+                f"log_success is {self.log_success}, k {self.k} and the estimator {self.estimator}; "
+                "expected an order from 1 to k, and of k - 1 for rloo, since MaxRL has no other."
             )
 
     @property

@@ -120,10 +120,12 @@ class SortingTask(Task[Tensor]):
         reward = self.reward(batch, sample.value)
         weights = swor.unordered_set(sample) if distinct else swor.rloo(sample)
         metrics = statistics(sample, reward) | {"reward": weights.mean(reward)}
-        if self.settings.best_of is None:
-            loss = weights.loss(-reward)
-        else:
+        if self.settings.best_of is not None:
             loss = -best_of_loss(sample, reward, self.settings.best_of, largest=True)
+        elif self.settings.log_success is not None:
+            loss = -log_success_loss(sample, reward, self.settings.log_success)
+        else:
+            loss = weights.loss(-reward)
         return loss.mean(), {n: m.detach().mean() for n, m in metrics.items()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
@@ -160,6 +162,13 @@ class SortingTask(Task[Tensor]):
             "sampled_solved": float(solved.float().mean()),
             "best_of_solved": float(solved.any(-1).float().mean()),
         }
+
+
+def log_success_loss(sample: swor.Sample, success: Tensor, order: int) -> Tensor:
+    """Return the surrogate of the log of the probability of success; from independent samples, MaxRL."""
+    if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
+        return swor.log_success(sample, order).loss(success)
+    return swor.log_success_independent(sample, success)
 
 
 def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The commands ``tsp``, ``tsp-variance``, ``tsp-solve`` and ``tsp-figures``: train, measure and solve."""
+"""The commands on tours: ``tsp`` and those that begin with ``tsp-``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ import pandas as pd
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
-from reproduction.harness.measurements import measuring
-from reproduction.harness.models import content_sha256, kept_models, kept_settings
+from reproduction.harness.measurements import do, measuring
+from reproduction.harness.models import (
+    MODEL,
+    content_sha256,
+    keep_model,
+    kept_models,
+    kept_name,
+    kept_settings,
+)
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
+from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_table
+from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
-from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.problem import random_instances, read_instances
+from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
+from reproduction.tsp.problem import random_instances, read_instances, validation_instances
 from reproduction.tsp.ranking import (
     ranking,
     ranking_table,
@@ -27,15 +37,18 @@ from reproduction.tsp.ranking import (
     read_sampled,
     sampled_table,
 )
+from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import (
     ModelSettings,
+    TSPBestOfK,
     TSPFigures,
+    TSPPretrained,
     TSPSettings,
     TSPSolve,
     TSPVariance,
     check_distinct,
 )
-from reproduction.tsp.task import TourTask
+from reproduction.tsp.task import TourTask, gap_of
 from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
 
@@ -66,6 +79,32 @@ def with_start(settings: TSPSettings) -> TSPSettings:
     return replace(settings, start_sha256=found)
 
 
+def tsp_pretrained(settings: TSPPretrained) -> Path:
+    """Write a released model to a folder like that of a run, and return the folder."""
+    path = settings.file or released_file(settings.nodes)
+    model, found = read_pretrained(path), sha256(path)
+    about = "the released file" if found == RELEASED.get(settings.nodes) else "not the released one"
+    print(f"{path} has the SHA-256 {found} ({about}).")
+    like = TSPSettings(nodes=settings.nodes, estimator="reinforce_rollout", model=model.settings)
+    folder = open_folder(like.resolved(), f"tsp{settings.nodes}-pretrained", out=settings.out)
+    for name in (MODEL, f"models/{kept_name('step', like.steps)}"):
+        keep_model(folder.path / name, model, model.settings)
+    if settings.validation_size:
+        about_it = {"nodes": settings.nodes, "instances": settings.validation_size, "sha256": found}
+        gap = greedy_gap(model, settings.validation_size, settings.nodes)
+        folder.write_csv("validation.csv", [about_it | gap])
+        error = gap["gap_standard_error"]
+        print(f"Greedy tours are {gap['gap']:.3f} ± {error:.1g} % longer than optimal ones.")
+    print(f"The model is in {folder.path}")
+    return folder.path
+
+
+def greedy_gap(model: AttentionModel, count: int, nodes: int) -> dict[str, float]:
+    """Return the mean length of greedy tours of validation instances, and their gap in percent."""
+    instances = validation_instances(count, nodes)
+    return gap_of(greedy_lengths(model, instances), optimal_lengths(instances, progress=True))
+
+
 def tsp_variance(settings: TSPVariance) -> Path:
     """Measure gradient variances, and return the folder with the tables and variance.png."""
     trained = read_settings(TSPSettings, settings.run)
@@ -80,6 +119,23 @@ def tsp_variance(settings: TSPVariance) -> Path:
         trained_with = appearance(trained.estimator).label
         folder.write_figure("variance.png", variance_figure(*tables, trained_with))
     print(f"The table is {folder.path / 'variance.md'}")
+    return folder.path
+
+
+def tsp_best_of_k(settings: TSPBestOfK) -> Path:
+    """Find the best of k tours of validation instances, and return the folder with table and figure."""
+    model = load_attention_model(settings.model)
+    instances = validation_instances(settings.instances, settings.nodes)
+    with measuring(settings, "tsp-best-of-k", f"tsp{settings.nodes}-best-of-k") as folder:
+        parts = Parts(settings, model, instances, folder)
+        do(parts.jobs())
+        table = pd.DataFrame(best_of_k_rows(settings, *parts.read(), instances))
+        folder.write_csv("best_of_k.csv", table.to_dict("records"))
+        folder.write_text("best_of_k.md", best_of_k_table(table))
+        folder.write_text("answer.md", answer(table))
+        folder.write_figure("best_of_k.png", best_of_k_figure(table))
+    print(best_of_k_table(table), answer(table), sep="\n")
+    print(f"The table and the figure are in {folder.path}")
     return folder.path
 
 

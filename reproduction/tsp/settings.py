@@ -220,6 +220,60 @@ class TSPVariance(ResumableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TSPPretrained:
+    """Read one of the Attention Models that Kool et al. (2019) released, and write it like a run of tsp.
+
+    The folder has the model as model.safetensors, for tsp --start-from, tsp-solve and tsp-best-of-k, and
+    as the kept model of step 250 000, for tsp-variance. The greedy gap on the validation instances is in
+    validation.csv.
+
+    Attributes:
+        nodes: number of nodes that the model was trained on.
+        file: of the model; by default that of the release, below the folder in SWOR_DATA.
+        validation_size: number of validation instances, of which there are 10 000; 0 for none.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    nodes: int = 20
+    file: Path | None = None
+    validation_size: int = 10_000
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 2, "nodes")
+        check_at_least(self, 0, "validation_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPBestOfK(ResumableSettings):
+    """Find the best of k tours, independent, distinct and by beam search, as k doubles, with its gap.
+
+    Writes best_of_k.csv, best_of_k.md, answer.md and best_of_k.png. Instances are done in parts, and a
+    run that was interrupted keeps those that it has done.
+
+    Attributes:
+        model: the model.safetensors of a run of python -m reproduction tsp or tsp-pretrained.
+        nodes: number of nodes of an instance.
+        instances: number of validation instances.
+        k: the largest number of tours.
+        optimal: measure gaps to the shortest tours, which are solved for exactly; without it, to the
+            shortest tour of an instance that any of the methods has found.
+    """
+
+    model: tyro.conf.Positional[Path]
+    nodes: int = 20
+    instances: int = 10_000
+    k: int = 128
+    optimal: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 2, "nodes", "instances")
+        check_positive(self, "k")
+        check_distinct("unordered_set", self.k, self.nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TSPSolve:
     """Find tours by greedy decoding, samples without replacement and beam search, and draw them.
 

@@ -93,6 +93,14 @@ def tour_loss(
     return estimator.rule(sample).loss(cost, baseline=estimator.baseline(inputs))
 
 
+def gap_of(lengths: Tensor, optimal: Tensor) -> dict[str, float]:
+    """Return the mean of lengths, (n,), and of their gap to the shortest ones, in percent."""
+    lengths = lengths.double().cpu()
+    gap = 100 * (lengths / optimal - 1)
+    error = float(gap.std() / len(gap) ** 0.5)
+    return {"length": float(lengths.mean()), "gap": float(gap.mean()), "gap_standard_error": error}
+
+
 class TourTask(Task[Tensor]):
     """Minimise the expected length of the tours of random instances."""
 
@@ -143,14 +151,8 @@ class TourTask(Task[Tensor]):
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:
         """Return the mean length of greedy tours of fixed instances, and their gap to the shortest ones."""
-        greedy = greedy_lengths(self.model, self.valid.to(self.device)).double().cpu()
-        gap = 100 * (greedy / self.optimal - 1)
-        return {
-            "length": float(greedy.mean()),
-            "gap": float(gap.mean()),
-            "gap_standard_error": float(gap.std() / len(gap) ** 0.5),
-            **self._validate_samples(generator),
-        }
+        greedy = greedy_lengths(self.model, self.valid.to(self.device))
+        return gap_of(greedy, self.optimal) | self._validate_samples(generator)
 
     def _validate_samples(self, generator: torch.Generator) -> dict[str, float]:
         """Return the mean gaps of sampled tours and of the shortest of several, if the settings say so."""

@@ -101,6 +101,8 @@ class VAEVariance(ResumableSettings):
         kl_in_cost: make the KL a part of the cost, as the released code of the paper does, which adds
             variance to estimators without a baseline; arsm always has the sampled one there.
         warm_up: steps that train what an estimator learns on the model beforehand.
+        warm_up_records: training images of such a step, new ones for each; by default it has the measured
+            minibatch.
         epochs: which of the kept models to measure; by default all.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
     """
@@ -114,12 +116,13 @@ class VAEVariance(ResumableSettings):
     new_minibatch: bool = False
     kl_in_cost: bool = False
     warm_up: int = 500
+    warm_up_records: int | None = None
     epochs: tuple[int, ...] = ()
     data_dir: Path | None = field(default=None, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "k", "records")
+        check_positive(self, "k", "records", "warm_up_records")
         check_at_least(self, 0, "warm_up")
         # A variance with a standard error needs three gradients.
         check_at_least(self, 3, "repetitions", "repetitions_before")

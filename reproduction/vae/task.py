@@ -3,6 +3,7 @@ r"""The training task: minimise $-\text{ELBO} = E_q[-\log p(x \mid z)] + KL(q(z 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from reproduction.harness.task import Place, Task, seeded
 from reproduction.vae.model import CategoricalVAE, Posterior, uniform
 from reproduction.vae.published import SAMPLED_KL
 from reproduction.vae.settings import METHODS, VAESettings
+from swor.estimators.additive import Additive
 from swor.estimators.estimator import EstimatorLike
 from swor.samplers.distributions import sample
 
@@ -26,8 +28,8 @@ class VAETask(Task[Tensor]):
         self.vae = make_vae(settings, images.train.shape[-1])
         if settings.output_bias == "mean-image":
             self.vae.set_output_bias(images.train.mean(0, dtype=torch.float32))
-        self.estimate = METHODS[settings.estimator].make(
-            uniform(settings.dims, settings.categories), generator=seeded(settings.seed, "method")
+        self.estimate = make_estimate(
+            settings.estimator, self.vae, images.train.shape[-1], seeded(settings.seed, "method")
         )
         self.model = nn.ModuleDict({"vae": self.vae})
         if isinstance(self.estimate, nn.Module):  # it learns, or remembers
@@ -75,6 +77,15 @@ def make_vae(settings: VAESettings, pixels: int) -> CategoricalVAE:
     return CategoricalVAE(pixels, settings.dims, settings.categories, generator=generator)
 
 
+def make_estimate(
+    name: str, vae: CategoricalVAE, pixels: int, generator: torch.Generator
+) -> EstimatorLike:
+    """Make an estimator for the posterior of a model; one that reads a context reads the image."""
+    entry = METHODS[name]
+    context = pixels if entry.takes_context else None
+    return entry.make(uniform(vae.n, vae.c), context=context, generator=generator)
+
+
 def check_applies(estimator: str, n: int, c: int, k: int) -> None:
     """Try an estimator once on a uniform distribution, and refuse what it is not defined for."""
     try:
@@ -118,6 +129,8 @@ def surrogate(
             return likelihood + vae.sampled_divergence(posterior, z).detach()
         return likelihood + kl.unsqueeze(-1) if kl_in_cost else likelihood
 
+    if isinstance(estimate, Additive):
+        estimate = partial(estimate, context=x)
     loss = estimate(cost, posterior, k, generator=generator)
     return loss if sampled or kl_in_cost else loss + kl
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,11 +22,11 @@ from reproduction.harness.task import seeded
 from reproduction.vae.model import CategoricalVAE, uniform
 from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_variance
 from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
-from reproduction.vae.task import check_applies, surrogate
+from reproduction.vae.task import check_applies, make_estimate, surrogate
 from swor.estimators.warm_up import warm_up
 
 PARTS = ("encoder", "decoder", "both")
-TABLE = "variance.csv"
+TABLE, TIMES = "variance.csv", "times.csv"
 EQUAL = ("encoder, equal k", "encoder, equal evaluations")
 COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
 
@@ -58,6 +60,19 @@ class Measurement(NamedTuple):
     log_variance: float
     standard_error: float
     repetitions: int
+
+
+class Time(NamedTuple):
+    """The time of a gradient, and the log-variance of the encoder at equal time: a row of ``times.csv``.
+
+    The latter is that of the mean of as many gradients as take a second.
+    """
+
+    epoch: int
+    estimator: str
+    k: int
+    seconds: float  # of the processor, the median
+    equal_time: float
 
 
 class Subject(NamedTuple):
@@ -102,12 +117,17 @@ def measure(
 ) -> list[Measurement]:
     """Make the measurements that a folder lacks, write each at once, and return all of them."""
     measured = read_table(folder.path / TABLE, Measurement, "vae-variance")
+    times = read_table(folder.path / TIMES, Time, "vae-variance")
     done = {(m.epoch, m.estimator, m.k) for m in measured}
 
     def work(case: Case, advance: Advance) -> None:
         load_model(subject.models[case.epoch], subject.vae, part="vae")
         draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
-        measured.extend(measure_case(case, draw, advance))
+        new = measure_case(case, draw, advance)
+        measured.extend(new)
+        seconds = statistics.median(draw.seconds)
+        times.append(Time(*case[:3], seconds, new[0].log_variance + math.log(seconds)))
+        folder.write_csv(TIMES, [t._asdict() for t in times])
         rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
         folder.write_csv(TABLE, rows)
 
@@ -158,21 +178,32 @@ class Gradient:
         with torch.no_grad():
             self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
         weights = seeded(settings.seed, "method", name, k)
-        self.estimate = METHODS[name].make(uniform(vae.n, vae.c), generator=weights)
-        warm_up(self.estimate, lambda step: self.loss(step, "control"), settings.warm_up)
+        self.seconds: list[float] = []
+        self.estimate = make_estimate(name, vae, images.shape[-1], weights)
+        warm_up(self.estimate, self.warm_up_loss, settings.warm_up)
 
     def minibatch(self, number: int) -> Tensor:
         """Return the first records, or new ones for every draw."""
         records = self.settings.records
         if not self.settings.new_minibatch:
             return self.images[:records].float()
-        generator = seeded(self.settings.seed, "minibatch", number)
+        return self.random_images(records, "minibatch", number)
+
+    def random_images(self, records: int, purpose: str, number: int) -> Tensor:
+        """Return training images that a purpose and a number decide, (records, pixels)."""
+        generator = seeded(self.settings.seed, purpose, number)
         rows = torch.randint(len(self.images), (records,), generator=generator)
         return self.images[rows].float()
 
-    def loss(self, number: int, purpose: str) -> Tensor:
-        """Return the surrogate of a draw, averaged over the minibatch."""
-        vae, name, k, x = self.vae, self.name, self.k, self.minibatch(number)
+    def warm_up_loss(self, step: int) -> Tensor:
+        """Return the surrogate of a step of the warm-up."""
+        records = self.settings.warm_up_records
+        x = self.random_images(records, "warm-up", step) if records else self.minibatch(step)
+        return self.loss(x, step, "control")
+
+    def loss(self, x: Tensor, number: int, purpose: str) -> Tensor:
+        """Return the surrogate of a draw, averaged over a minibatch."""
+        vae, name, k = self.vae, self.name, self.k
         noise = seeded(self.settings.seed, purpose, name, k, number)
         posterior = vae.posterior(x)
         kl = vae.divergence(posterior)
@@ -181,8 +212,13 @@ class Gradient:
         return loss.mean()
 
     def __call__(self, number: int) -> Tensor:
-        """Return the gradient of a draw, (parameters,)."""
-        return flat_gradient(self.loss(number, "noise"), self.parameters)
+        """Return the gradient of a draw, (parameters,), and note its time."""
+        begin = time.process_time()
+        gradient = flat_gradient(
+            self.loss(self.minibatch(number), number, "noise"), self.parameters
+        )
+        self.seconds.append(time.process_time() - begin)
+        return gradient
 
 
 def variance_table(
@@ -215,10 +251,21 @@ def variance_table(
         "the paper's with a new minibatch of 200 records and the KL inside the cost.\n"
     )
     if learned:
-        notes += f"Trained on the model for {settings.warm_up} steps: {'; '.join(learned)}.\n"
+        records = settings.warm_up_records
+        of = f" of {records} new images" if records else ""
+        notes += f"Trained on the model for {settings.warm_up} steps{of}: {'; '.join(learned)}.\n"
     return f"{markdown(COLUMNS, lines)}\n{notes}"
 
 
 def _cell(measurement: Measurement) -> str:
-    digits = 2 if measurement.standard_error >= 0.01 else 3
-    return f"{measurement.log_variance:.{digits}f} ± {measurement.standard_error:.{digits}f}"
+    return with_error(measurement.log_variance, measurement.standard_error)
+
+
+def with_error(value: float, error: float) -> str:
+    """Format a log-variance with its standard error, with three digits if the error is small.
+
+    >>> with_error(7.1812, 0.0041), with_error(4.7812, 0.0312)
+    ('7.181 ± 0.004', '4.78 ± 0.03')
+    """
+    digits = 2 if error >= 0.01 else 3
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

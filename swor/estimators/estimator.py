@@ -40,7 +40,7 @@ class EstimatorLike(Protocol):
 
 
 Count = Callable[[int, Distribution | None], int]
-MakeState = Callable[[Distribution, torch.Generator | None], nn.Module]
+MakeState = Callable[..., nn.Module]  # from a distribution and a generator, or None
 
 
 def k_evaluations(k: int, dist: Distribution | None) -> int:
@@ -85,6 +85,7 @@ class Estimator:
             what to use instead.
         mixes_batch: whether the estimate of an element of the batch depends on the other elements.
         make_state: makes the module of an estimator that learns or remembers; None for the others.
+        takes_context: whether its module reads a context, which it is then called with.
 
     >>> import swor
     >>> entry = swor.ESTIMATORS["unordered_set"]
@@ -104,6 +105,7 @@ class Estimator:
     defined_for: Callable[[Distribution], bool] = defined_everywhere
     mixes_batch: bool = False
     make_state: MakeState | None = None
+    takes_context: bool = False
 
     def __call__(
         self,
@@ -142,13 +144,19 @@ class Estimator:
         return self.make_state is not None
 
     def make(
-        self, dist: Distribution, *, generator: torch.Generator | None = None
+        self,
+        dist: Distribution,
+        *,
+        context: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> EstimatorLike:
         """Return the estimator with a state of its own, for distributions of the size of ``dist``.
 
         Args:
             dist: a distribution with the number of variables and categories to use the estimator for. The
                 module gets its device and its precision.
+            context: the number of elements of a context, such as the pixels of an image, for an estimator
+                that takes one. Then call the module with ``context=``, (*batch, context).
             generator: the source of randomness of initial weights.
 
         Returns:
@@ -161,10 +169,16 @@ class Estimator:
         >>> sorted(average.state_dict())
         ['average.average', 'average.steps']
         """
+        if context is not None and not self.takes_context:
+            raise TypeError(
+                f"a context of {context} elements was given; expected none, because this estimator reads "
+                "no context. Leave it out, or use unordered_set_additive."
+            )
         if self.make_state is None:
             return self
         log_probs = factorized(dist).in_working_precision().log_probs
-        module = self.make_state(dist, generator)
+        reads = {"context": context} if self.takes_context else {}
+        module = self.make_state(dist, generator, **reads)
         return module.to(log_probs.device, log_probs.dtype)
 
     def evaluations(self, k: int, dist: Distribution | None = None) -> int:

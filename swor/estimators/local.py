@@ -46,6 +46,10 @@ def local_expectation(
         | Local Expectation Gradients for Black Box Variational Inference
         | (Titsias and Lázaro-Gredilla, 2015)
         | https://proceedings.neurips.cc/paper/2015/hash/1373b284bc381890049e92d324f56de0-Abstract.html
+
+        | Differentiable Sampling of Categorical Distributions Using the CatLog-Derivative Trick
+        | (De Smet et al., 2023), where it is called IndeCateR
+        | https://arxiv.org/abs/2311.12569
     """
     variables = variables_of(dist, k)
     x = variables.independent(k, generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -23,6 +24,28 @@ from swor.estimators._variables import (
 from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
 from swor.types import Cost
+
+
+def zero_at_first(
+    widths: Sequence[int], activation: Callable[[], nn.Module], generator: torch.Generator | None
+) -> nn.Sequential:
+    """Return a network whose output is 0 until it is trained.
+
+    Args:
+        widths: of the input, of the hidden layers and of the output.
+        activation: makes the activation of a hidden layer.
+        generator: the source of randomness of the initial weights.
+    """
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths[:-1]):
+        linear = nn.Linear(before, after)
+        for weights in (linear.weight, linear.bias):
+            nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
+        layers += [linear, activation()]
+    last = nn.Linear(widths[-2], widths[-1])
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(*layers, last)
 
 
 class ControlVariate(nn.Module):
@@ -57,17 +80,8 @@ class ControlVariate(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        widths = [n * c, *hidden]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            linear = nn.Linear(before, after)
-            for weights in (linear.weight, linear.bias):
-                nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
-            layers += [linear, nn.Softplus()]  # smooth, because c is differentiated twice
-        last = nn.Linear(widths[-1], 1)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.layers = nn.Sequential(*layers, last)
+        # Softplus is smooth, because c is differentiated twice.
+        self.layers = zero_at_first((n * c, *hidden, 1), nn.Softplus, generator)
 
     def forward(self, z: Tensor) -> Tensor:
         """Map perturbed log-probabilities (*batch, k, n, c) to (*batch, k)."""

@@ -8,8 +8,21 @@ from functools import partial
 from torch.distributions import Distribution
 
 from swor.estimators._variables import is_binary, is_relaxable
+from swor.estimators.additive import (
+    make_rloo_additive,
+    make_unordered_set_additive,
+    rloo_additive,
+    unordered_set_additive,
+)
+from swor.estimators.carms import carms
 from swor.estimators.coupled import arm, arsm, disarm
-from swor.estimators.estimator import Estimator, entry_of, lift
+from swor.estimators.double_control import (
+    double_control,
+    make_double_control,
+    make_unordered_set_double_control,
+    unordered_set_double_control,
+)
+from swor.estimators.estimator import Estimator, domain_size, entry_of, lift
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
 from swor.estimators.relaxed import (
@@ -198,7 +211,7 @@ _CALLABLES = {
     "arsm": Estimator(True, "Yin et al. (2019b)", arsm, proof="z-score", count=_arsm),
     "local_expectation": Estimator(
         True,
-        "Titsias and Lázaro-Gredilla (2015)",
+        "Titsias and Lázaro-Gredilla (2015); De Smet et al. (2023)",
         local_expectation,
         proof="enumeration",
         count=_local_expectation,
@@ -213,6 +226,44 @@ _CALLABLES = {
     ),
     # Unbiased for its own objective, E[log (1/k) Σ exp f], and therefore biased for E[f].
     "vimco": Estimator(False, "Mnih and Rezende (2016)", vimco, proof="enumeration"),
+}
+
+_CONTROL_VARIATES = {
+    "rloo_additive": Estimator(
+        True,
+        "Kool et al. (2019b); Paisley et al. (2012)",
+        rloo_additive,
+        proof="enumeration",
+        make_state=make_rloo_additive,
+        takes_context=True,
+    ),
+    "unordered_set_additive": Estimator(
+        True,
+        "Kool et al. (2020), equation (17); Paisley et al. (2012)",
+        unordered_set_additive,
+        proof="enumeration",
+        largest_k=domain_size,
+        make_state=make_unordered_set_additive,
+        takes_context=True,
+    ),
+    "double_control": Estimator(
+        True,
+        "Titsias and Shi (2022)",
+        double_control,
+        proof="enumeration",
+        defined_for=is_relaxable,
+        make_state=make_double_control,
+    ),
+    "unordered_set_double_control": Estimator(
+        True,
+        "Kool et al. (2020), equation (17); Titsias and Shi (2022)",
+        unordered_set_double_control,
+        proof="enumeration",
+        largest_k=domain_size,
+        defined_for=is_relaxable,
+        make_state=make_unordered_set_double_control,
+    ),
+    "carms": Estimator(True, "Dimitriev and Zhou (2021)", carms, proof="z-score"),
 }
 
 
@@ -234,7 +285,9 @@ class Registry(dict[str, Estimator]):
         raise UnknownEstimatorError(name, tuple(self))
 
 
-ESTIMATORS: dict[str, Estimator] = Registry({**_RULES, **_BASELINES, **_CALLABLES})
+ESTIMATORS: dict[str, Estimator] = Registry(
+    {**_RULES, **_BASELINES, **_CONTROL_VARIATES, **_CALLABLES}
+)
 """All estimators by name.
 
 A name is the same in this table, as a function of ``swor``, in CSV files, in figures and on the command

@@ -33,21 +33,24 @@ def in_blocks(
     is copied into the result before the next one is computed.
 
     Args:
-        function: maps log_p (*batch, k) and log_rest (*batch,) to tensors (*batch, …).
+        function: maps log_p (batch, k) and log_rest (batch,) to tensors (batch, …).
         log_p: (*batch, k).
         log_rest: (*batch,).
         numbers: as in :func:`split`.
     """
-    total = log_rest.numel()
-    if torch.compiler.is_compiling() or total * numbers <= CACHED:
+    if log_rest.dim() != 1:
+        total, batch = log_rest.numel(), log_rest.shape
+        flat = log_p.reshape(total, log_p.shape[-1]), log_rest.reshape(total)
+        found = in_blocks(function, *flat, numbers=numbers)
+        return tuple(x.reshape(*batch, *x.shape[1:]) for x in found)
+    if torch.compiler.is_compiling() or len(log_rest) * numbers <= CACHED:
         return function(log_p, log_rest)
-    blocks = split(log_p.reshape(total, -1), numbers=numbers)
-    rests = split(log_rest.reshape(total), numbers=numbers)
+    blocks, rests = split(log_p, numbers=numbers), split(log_rest, numbers=numbers)
     found = function(blocks[0], rests[0])
-    results = tuple(x.new_empty(total, *x.shape[1:]) for x in found)
+    results = tuple(x.new_empty(len(log_rest), *x.shape[1:]) for x in found)
     for n, (block, rest) in enumerate(zip(blocks, rests, strict=True)):
         found = found if n == 0 else function(block, rest)
         start = n * len(blocks[0])
         for result, x in zip(results, found, strict=True):
             result[start : start + len(x)].copy_(x)
-    return tuple(x.reshape(*log_rest.shape, *x.shape[1:]) for x in results)
+    return results

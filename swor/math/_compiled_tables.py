@@ -1,4 +1,4 @@
-"""Index tables as constants of compiled code.
+"""Tables as constants of compiled code.
 
 Tracing the loops that make the tables would take a minute, so the compiler takes their results as they
 are. This module is imported during compilation only: marking a function as constant loads the compiler.
@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from swor.math import _subset_tables
-from swor.math._subset_tables import Level
+from swor.math._subset_tables import Tables
 
 
-def _tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    return _subset_tables.tables(k, device)
+def _tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    return _subset_tables.tables(k, dtype, device)
 
 
-tables: Callable[[int, torch.device], tuple[tuple[Level, ...], Tensor]]
+tables: Callable[[int, torch.dtype, torch.device], Tables]
 tables = torch.compiler.assume_constant_result(_tables)

@@ -13,54 +13,51 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_not_nan
-from swor.math._logspace import LOG_NOTHING
-
-OVERWHELMING = 200.0
+from swor.math._logspace import LOG_EVERYTHING
 
 
 class Interior(NamedTuple):
     """A set without impossible elements. Elements come first, so that the batch is contiguous."""
 
-    log_p: Tensor  # (k, *batch), finite; need not be normalised
-    impossible: Tensor  # (k, *batch), where the log p that was given is −inf
-    log_rest: Tensor  # (*batch,), −inf if no mass is left outside
-    p: Tensor  # (k, *batch), as given, normalised together with rest; NaN if there is no mass at all
-    rest: Tensor  # (*batch,)
-    covered: Tensor  # (*batch,), where no mass is left outside
+    log_p: Tensor  # (k, batch), finite; need not be normalised
+    impossible: Tensor  # (k, batch), where the log p that was given is −inf
+    log_rest: Tensor  # (batch,), −inf if no mass is left outside
+    log_total: Tensor  # (batch,), of all masses as given; −inf if there is none at all
 
-    def log_total(self) -> Tensor:
-        """Return the log of the total mass, without normalisation, (*batch,)."""
-        log_p = self.log_p.masked_fill(self.impossible, -torch.inf)
-        return torch.cat([log_p, self.log_rest.unsqueeze(0)]).logsumexp(0)
+    @property
+    def covered(self) -> Tensor:
+        """Where no mass is left outside, (batch,)."""
+        return self.log_rest.isneginf()
+
+    def mass(self, log_mass: Tensor) -> Tensor:
+        """From logs (k, batch) to the share of the total mass; 0 for an impossible element."""
+        return torch.exp(log_mass - self.log_total).masked_fill_(self.impossible, 0.0)
 
 
 class LeftOut(NamedTuple):
     r"""Sums over the set without one of its elements, and without two. Elements come first.
 
     $$p_s R(S, s) \propto \text{one}_s \, e^{\ell_s}, \qquad
-    p_{s'} R^{D \setminus s}(S, s') = \text{two}_{ss'} \, e^{\ell_{s'}}$$
+    p_{s'} R^{D \setminus s}(S, s') = \text{two}_{ss'} \, e^{\ell_{s'}}, \qquad
+    p_s = \text{two}_{ss} \, e^{\ell_s}$$
 
     The sums stay within the range of float32 for probabilities of any size.
     """
 
-    one: Tensor  # (k, *batch)
-    two: Tensor | None  # (k, k, *batch), row s, column s', if requested; a meaningless diagonal
-    log_scale: Tensor  # (k, *batch), ℓ, normalised as log_p
-    scale: Tensor  # (k, *batch), e^ℓ over the total mass; 0 for an impossible element
+    one: Tensor  # (k, batch), or (k, 1) if all are the same
+    two: Tensor | None  # (k, k, batch), row s, column s', if requested
+    log_scale: Tensor  # (k, batch), ℓ, normalised as log_p
 
 
 def interior(log_p: Tensor, log_rest: Tensor) -> Interior:
     """Give impossible elements an overwhelming mass, and put the elements on the first axis.
 
     Args:
-        log_p: (*batch, k).
-        log_rest: (*batch,).
+        log_p: (batch, k).
+        log_rest: (batch,).
     """
-    log_masses = torch.cat([log_p.movedim(-1, 0), log_rest.unsqueeze(0)])
-    largest, masses = log_masses.amax(0), log_masses.softmax(0)
-    check_not_nan("log_p or log_rest", largest)
-    log_p = log_masses[:-1]
+    log_p = log_p.movedim(-1, 0).contiguous()
+    log_total = torch.logaddexp(log_p.logsumexp(0), log_rest)
+    check_not_nan("log_p or log_rest", log_total)
     impossible = log_p.isneginf()
-    log_p = torch.where(impossible, largest.clamp(min=LOG_NOTHING) + OVERWHELMING, log_p)
-    log_rest, covered = log_masses[-1], log_masses[-1].isneginf()
-    return Interior(log_p, impossible, log_rest, masses[:-1], masses[-1], covered)
+    return Interior(log_p.masked_fill(impossible, LOG_EVERYTHING), impossible, log_rest, log_total)

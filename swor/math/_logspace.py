@@ -9,6 +9,7 @@ from torch import Tensor
 
 LOG_2 = 0.6931471805599453
 LOG_NOTHING = -1e30  # in the place of log 0 where a finite number is needed
+LOG_EVERYTHING = 1e30  # the log of a mass beside which all others are negligible
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -20,7 +21,9 @@ def without_autocast(like: Tensor) -> AbstractContextManager[object]:
     """A context in which an autocast around the library does not lower the precision of products."""
     device = like.device.type
     # Older compilers cannot ask. They compile for no device that has no autocast.
-    if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device):
+    if torch.compiler.is_compiling():
+        return torch.autocast(device, enabled=False)
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from swor.math._interface import Interior, LeftOut
-from swor.math._logspace import log_remaining
+from swor.math._logspace import LOG_NOTHING, log_remaining
+
+OVERWHELMING = 200.0
 
 
 def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,21 +34,24 @@ def numbers(k: int, dtype: torch.dtype) -> int:
 
 def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     """Compute the same as :func:`swor.math._subsets.left_out`, up to a factor of the first result."""
-    log_p, log_rest = inner.log_p, inner.log_rest
+    log_rest = inner.log_rest
+    most = inner.log_total.clamp(min=LOG_NOTHING) + OVERWHELMING
+    log_p = torch.minimum(inner.log_p, most)  # so that sums of logs keep the digits of the others
     log_c = torch.logaddexp(log_p, log_rest)
     orders, log_b = log_prob_orderings(log_p.movedim(0, -1), log_rest)
     first = [log_b[..., orders[:, 0] == s].logsumexp(-1) for s in range(len(log_p))]
     log_one, two = torch.stack(first) - log_c, None
     if second_order:
         log_pairs = _log_pairs(orders, log_b) + _log_remaining_without(log_p, log_rest)
-        two = torch.exp(log_pairs - torch.stack(first).unsqueeze(1) - log_c)
+        log_two = log_pairs - torch.stack(first).unsqueeze(1) - log_c
+        same = torch.eye(len(log_p), dtype=torch.bool, device=log_p.device).unsqueeze(-1)
+        two = torch.exp(torch.where(same, log_p - log_c, log_two))
     one = torch.exp(log_one - log_one.amax(0))
-    c = (inner.p + inner.rest).masked_fill_(inner.impossible, 0.0)
-    return LeftOut(one, two, log_c, c)
+    return LeftOut(one, two, log_c + (inner.log_p - log_p))
 
 
 def _log_pairs(orders: Tensor, log_b: Tensor) -> Tensor:
-    """The log-probability that s and then s' are drawn first, and the others in any order, (k, k, *batch)."""
+    """The log-probability that s and then s' are drawn first, and the others in any order, (k, k, batch)."""
     k = orders.shape[-1]
     first, second = orders[:, 0], orders[:, min(1, k - 1)]
     found = [
@@ -56,7 +61,7 @@ def _log_pairs(orders: Tensor, log_b: Tensor) -> Tensor:
 
 
 def _log_remaining_without(log_p: Tensor, log_rest: Tensor) -> Tensor:
-    """log(1 − p_s), without the normalisation, (k, 1, *batch)."""
+    """log(1 − p_s), without the normalisation, (k, 1, batch)."""
     others = ~torch.eye(len(log_p), dtype=torch.bool, device=log_p.device)
     left = [torch.cat([log_p[row], log_rest.unsqueeze(0)]).logsumexp(0) for row in others]
     return torch.stack(left).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Index tables for the recursion over the subsets of a sample."""
+"""Constant tables for the recursion over the subsets of a sample."""
 
 from __future__ import annotations
 
@@ -9,56 +9,102 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+Subset = tuple[int, ...]
 
-class Level(NamedTuple):
-    """Index tables for the pairs (A, i) of the subsets of one size and their elements.
 
-    Subsets are in the reverse order of ``itertools.combinations``, in which the s-th subset of size k − 1
-    is the one without s. Pairs are ordered by the place of i in A, and then by A.
+class Pairs(NamedTuple):
+    """Pairs (A, i) of a subset and one of its elements, in tables of any shape."""
+
+    element: Tensor  # i
+    smaller: Tensor  # the position of A \\ i among the subsets of one element less
+    place: Tensor  # the position of i and A \\ i among all elements and subsets of the others
+
+
+class Tables(NamedTuple):
+    """What the recursion needs for k elements.
+
+    Subsets of one size are in the reverse order of ``itertools.combinations``, in which the s-th subset of
+    size k − 1 is the one without s.
     """
 
-    shape: tuple[int, int]  # size, number of subsets
-    smaller: Tensor  # (pairs,): position of A \\ i among the subsets one smaller
-    # (pairs,): position of (A \\ x, i) among the pairs one smaller, x the last element but i
-    before: Tensor
-    step: Tensor  # (pairs,): position of (i, x) in a flat k × k table
-
-
-def levels(k: int, device: torch.device) -> tuple[Level, ...]:
-    """The tables of the subsets of k elements of size 1, 2, …, k."""
-    made: list[Level] = []
-    place: dict[tuple[int, ...], int] = {(): 0}
-    place_of_pair: dict[tuple[tuple[int, ...], int], int] = {}
-    for size in range(1, k + 1):
-        sets = list(combinations(range(k), size))[::-1]
-        pairs = [(a, a[j]) for j in range(size) for a in sets]
-        last = [([i] + [x for x in a if x != i])[-1] for a, i in pairs]
-        smaller = [place[_without(a, i)] for a, i in pairs]
-        before = [
-            place_of_pair.get((_without(a, x), i), 0) for (a, i), x in zip(pairs, last, strict=True)
-        ]
-        step = [i * k + x for (_, i), x in zip(pairs, last, strict=True)]
-        lists = (smaller, before, step)
-        made.append(Level((size, len(sets)), *(torch.tensor(x, device=device) for x in lists)))
-        place = {a: n for n, a in enumerate(sets)}
-        place_of_pair = {pair: n for n, pair in enumerate(pairs)}
-    return tuple(made)
-
-
-def _without(a: tuple[int, ...], x: int) -> tuple[int, ...]:
-    return tuple(y for y in a if y != x)
-
-
-def pairs_left_out(k: int, device: torch.device) -> Tensor:
-    """For every pair (i, j) of a flat k × k table, the position of the subset without i and j."""
-    sets = list(combinations(range(k), 2))
-    place = {pair: n for n, pair in enumerate(sets)}
-    found = [place.get((min(i, j), max(i, j)), 0) for i in range(k) for j in range(k)]
-    return torch.tensor(found, device=device)
+    incidence: (
+        Tensor  # (k, subsets + 1, k): for each i, the subsets of the other elements; none at last
+    )
+    start: Tensor  # (subsets + 1, 1): 1 for each of them, and infinity at last
+    ones: tuple[Tensor, Tensor]  # (1, 1) and (k, 1)
+    levels: tuple[Pairs, ...]  # for the size 1, 2, …, k, each (size, subsets)
+    left_out: Pairs  # (k, k), row s, column s': (S \\ s, s'); no pair on the diagonal
+    diagonal: Tensor  # (k, k, 1), true on the diagonal
 
 
 @lru_cache(maxsize=64)
-def tables(k: int, device: torch.device) -> tuple[tuple[Level, ...], Tensor]:
-    """Return both tables, which are made once."""
+def tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    """Return the tables, which are made once."""
     with torch.inference_mode(False):  # an inference tensor here would break later gradients
-        return levels(k, device), pairs_left_out(k, device)
+        places = _places(k - 1)
+        last = len(places)
+        start = torch.ones(last + 1, 1, dtype=dtype, device=device)
+        start[last] = torch.inf
+        ones = torch.ones(k, 1, dtype=dtype, device=device)
+        diagonal = torch.eye(k, dtype=torch.bool, device=device)
+        return Tables(
+            incidence=_incidence(k, places).to(device, dtype),
+            start=start,
+            ones=(ones[:1], ones),
+            levels=tuple(_level(k, size, places, device) for size in range(1, k + 1)),
+            left_out=_left_out(k, places, device),
+            diagonal=diagonal.unsqueeze(-1),
+        )
+
+
+def _subsets(k: int, size: int) -> list[Subset]:
+    return list(combinations(range(k), size))[::-1]
+
+
+def _places(k: int) -> dict[Subset, int]:
+    """All subsets of k elements, smallest first, with their positions."""
+    subsets = [a for size in range(k + 1) for a in _subsets(k, size)]
+    return {a: n for n, a in enumerate(subsets)}
+
+
+def _without(a: Subset, i: int) -> Subset:
+    return tuple(x for x in a if x != i)
+
+
+def _renumbered(a: Subset, i: int) -> Subset:
+    """A subset without i, in numbers that skip i."""
+    return tuple(x - (x > i) for x in a if x != i)
+
+
+def _incidence(k: int, places: dict[Subset, int]) -> Tensor:
+    member = torch.zeros(len(places) + 1, k - 1)
+    for a, n in places.items():
+        member[n, list(a)] = 1.0
+    incidence = torch.zeros(k, len(places) + 1, k)
+    for i in range(k):
+        incidence[i][:, [j for j in range(k) if j != i]] = member
+    return incidence
+
+
+def _level(k: int, size: int, places: dict[Subset, int], device: torch.device) -> Pairs:
+    before = {a: n for n, a in enumerate(_subsets(k, size - 1))}
+    pairs = [[(a, a[j]) for a in _subsets(k, size)] for j in range(size)]
+    smaller = [[before[_without(a, i)] for a, i in row] for row in pairs]
+    element = [[i for _, i in row] for row in pairs]
+    place = [[i * (len(places) + 1) + places[_renumbered(a, i)] for a, i in row] for row in pairs]
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))
+
+
+def _left_out(k: int, places: dict[Subset, int], device: torch.device) -> Pairs:
+    before = {a: n for n, a in enumerate(_subsets(k, max(k - 2, 0)))}
+    left = [[_without(_without(tuple(range(k)), s), t) for t in range(k)] for s in range(k)]
+    element = [list(range(k)) for _ in range(k)]
+    smaller = [[before.get(a, 0) for a in row] for row in left]
+    place = [
+        [
+            t * (len(places) + 1) + (len(places) if s == t else places[_renumbered(a, t)])
+            for t, a in enumerate(row)
+        ]
+        for s, row in enumerate(left)
+    ]
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))

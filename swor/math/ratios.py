@@ -166,7 +166,7 @@ def leave_one_out(
         found = module.left_out(inner, second_order=second_order)
         inexact = inner.covered.logical_not().to(log_p.dtype)  # a product is faster than a mask
         log_p = inner.log_p * inexact
-        log_one = torch.log(found.one) - torch.log(_sum(found.one * found.scale))
+        log_one = torch.log(found.one) - torch.log(_sum(found.one * inner.mass(found.log_scale)))
         log_r = log_one.add_(found.log_scale).mul_(inexact).sub_(log_p).movedim(0, -1)
         if found.two is None:
             return (log_r,)
@@ -205,13 +205,12 @@ def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tup
     def draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
         inner = interior(log_p, log_rest)
         found = module.left_out(inner, second_order=second_order)
-        first = found.one * found.scale
+        scale = inner.mass(found.log_scale)
+        first = found.one * scale
         first = first.div_(_sum(first)).movedim(0, -1)
         if found.two is None:
             return (first,)
-        second = found.two.mul_(found.scale)
-        _diagonal(second).copy_(inner.p.masked_fill_(inner.impossible, 0.0))
-        return first, second.movedim((0, 1), (-2, -1))
+        return first, found.two.mul_(scale).movedim((0, 1), (-2, -1))
 
     full, rest = _checked(log_p, log_rest)
     numbers = module.numbers(full.shape[-1], full.dtype)
@@ -219,12 +218,12 @@ def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tup
 
 
 def _sum(weights: Tensor) -> Tensor:
-    """The sum over the elements, by which to divide even if there is no mass and it is 0, (*batch,)."""
+    """The sum over the elements, by which to divide even if there is no mass and it is 0, (batch,)."""
     return weights.sum(0).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def _diagonal(pairs: Tensor) -> Tensor:
-    """The diagonal of (k, k, *batch), a view (k, *batch)."""
+    """The diagonal of (k, k, batch), a view (k, batch)."""
     k = pairs.shape[0]
     return pairs.view(k * k, *pairs.shape[2:])[:: k + 1]
 

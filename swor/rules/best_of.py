@@ -86,7 +86,7 @@ class BestOf:
             (*batch,)
         """
         f = possible_values("f", f, self.sample)
-        _check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
+        check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
         signed = f if self.largest else -f
         return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
 
@@ -165,16 +165,16 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
     """
     require(sample, "best_of", Scheme.WITHOUT_REPLACEMENT)
     check_count("m", m)
-    _check_room(sample, m, "the best of m draws")
+    check_room(sample, m, "the best of m draws")
     return BestOf(sample, m, largest)
 
 
-def _check_room(sample: Sample, draws: int, what: str) -> None:
+def check_room(sample: Sample, draws: int, what: str, cure: str = "lower m") -> None:
     """Check that there are as many possible outcomes as draws, or that they are the whole domain."""
     if sample.k < draws:
         raise ValueError(
             f"the sample has k = {sample.k} outcomes; expected at least {draws} for {what}. "
-            "Draw a larger sample, or lower m."
+            f"Draw a larger sample, or {cure}."
         )
     log_p, log_rest = sample.log_p, sample.log_rest
     if not may_inspect(log_p) or log_rest is None:
@@ -183,5 +183,5 @@ def _check_room(sample: Sample, draws: int, what: str) -> None:
     if bool(((possible < draws) & (log_rest > -torch.inf)).any()):
         raise ValueError(
             f"an element of the batch has only {int(possible.min())} outcomes of positive "
-            f"probability; expected at least {draws} for {what}. Draw a larger sample, or lower m."
+            f"probability; expected at least {draws} for {what}. Draw a larger sample, or {cure}."
         )

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, may_validate
+from swor._checks import check_count, check_finite, may_validate
+from swor.math._best_of.weights import BestOfWeights, best_of_weights
 from swor.math._logspace import working_dtype
-from swor.rules.best_of import BestOf, best_of
+from swor.rules.best_of import check_room, first_order_loss
 from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
 
@@ -44,7 +45,7 @@ class LogSuccess:
             (*batch,), at most 0
         """
         success = possible_successes(success, self.sample)
-        return torch.stack([(best.mean(success) - 1.0) / best.m for best in self._terms]).sum(0)
+        return first_order_loss(success - 1.0, self._find(success, None, gradient=False), None)
 
     def loss(self, success: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate, to be averaged over the batch and *maximised*.
@@ -61,12 +62,17 @@ class LogSuccess:
             (*batch,)
         """
         success = possible_successes(success, self.sample)
-        terms = [(best.loss(success, log_p=log_p) - 1.0) / best.m for best in self._terms]
-        return torch.stack(terms).sum(0)
+        if log_p is not None:
+            check_numbers("log_p", log_p, self.sample.log_p, "the sample")
+            check_finite("log_p", log_p, minus_infinity=True)
+        found = self._find(success, log_p, gradient=True)
+        return first_order_loss(success - 1.0, found, self.sample.log_p if log_p is None else log_p)
 
-    @property
-    def _terms(self) -> list[BestOf]:
-        return [best_of(self.sample, m) for m in range(1, self.order + 1)]
+    def _find(self, success: Tensor, log_p: Tensor | None, *, gradient: bool) -> BestOfWeights:
+        """The sum over all m of the best of m draws, divided by m, in one pass."""
+        terms = {m: 1.0 / m for m in range(1, self.order + 1)}
+        log_q, log_rest = self.sample.log_p, self.sample.log_rest
+        return best_of_weights(log_q, log_rest, success, terms, log_p=log_p, gradient=gradient)
 
 
 def log_success(sample: Sample, order: int) -> LogSuccess:
@@ -100,6 +106,7 @@ def log_success(sample: Sample, order: int) -> LogSuccess:
     """
     require(sample, "log_success", Scheme.WITHOUT_REPLACEMENT)
     check_count("order", order, most=sample.k)
+    check_room(sample, order, "a series of this order", "lower the order")
     return LogSuccess(sample, order)
 
 

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, may_inspect
@@ -81,7 +82,7 @@ def distinct(
         found = _from_stream(full, p, total, k, generator)
     else:
         found = _without_stream(full, k, generator, dtype, factors)
-    check_possible(found.log_p, cure=DRAW_WHOLE)
+        check_possible(found.log_p, cure=DRAW_WHOLE)
     return found
 
 
@@ -102,23 +103,24 @@ def _from_stream(
 ) -> DistinctValues:
     """Draw from probabilities (*batch, n) with the sum ``total`` (*batch, 1)."""
     batch, n = p.shape[:-1], p.shape[-1]
-    log_probs = log_probs.reshape(-1, n)
+    if len(batch) != 1:
+        log_probs, p, total = (x.reshape(-1, x.shape[-1]) for x in (log_probs, p, total))
+        found = _from_stream(log_probs, p, total, k, generator)
+        return DistinctValues(*(x.reshape((*batch, *x.shape[1:])) for x in found))
 
     def race(rows: Tensor) -> Tensor:
-        return top_k_outcomes(log_probs[rows], k, generator).indices
+        found = top_k_outcomes(log_probs[rows], k, generator)
+        check_possible(found.log_p, cure=DRAW_WHOLE)
+        return found.indices
 
     def log_outside(rows: Tensor) -> Tensor:
         return log_mass_outside(log_probs[rows], value[rows])
 
     draws = k + 3 + 16 * k * k // n  # enough for most: about k² / n of them repeat
-    stream = draw(p.reshape(-1, n), draws, generator)
+    stream = draw(p, draws, generator)
     value = distinct_values(stream, k, code=lambda x: x, longer=[race])
     log_p = log_probs.gather(-1, value)
-    log_rest, kappa = log_rest_and_kappa(log_p, total.reshape(-1, 1), log_outside, generator)
-    if len(batch) == 1:
-        return DistinctValues(value, log_p, log_rest, kappa)
-    value, log_p = value.reshape(*batch, k), log_p.reshape(*batch, k)
-    return DistinctValues(value, log_p, log_rest.reshape(batch), kappa.reshape(batch))
+    return DistinctValues(value, log_p, *log_rest_and_kappa(log_p, total, log_outside, generator))
 
 
 def distinct_values(
@@ -134,14 +136,14 @@ def distinct_values(
             these streams to (rows, draws, *event), to be tried in turn. If the last is not enough, k is
             larger than the number of possible outcomes.
     """
-    value, count = first_distinct(stream, code(stream), k)
-    rows = short = _smaller(count, k)
+    value, fewer = first_distinct(stream, code(stream), k)
+    rows = short = _true(fewer)
     for draw_more in longer:
         if rows is None or short is None:
             break
         stream = torch.cat([stream[short], draw_more(rows)], dim=1)
-        value[rows], count = first_distinct(stream, code(stream), k)
-        short = _smaller(count, k)
+        value[rows], fewer = first_distinct(stream, code(stream), k)
+        short = _true(fewer)
         rows = None if short is None else rows[short]
     if rows is not None:
         raise ValueError(
@@ -153,7 +155,7 @@ def distinct_values(
 
 
 def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the first k distinct values of each stream, and how many distinct values it has.
+    """Return the first k distinct values of each stream, and whether it has fewer.
 
     Args:
         stream: (batch, draws, *event).
@@ -161,16 +163,15 @@ def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor
         k: the number of values to keep.
 
     Returns:
-        The values (batch, k, *event), in the order of their first appearance, and the number of distinct
-        values, (batch,). If there are fewer than k, the last values of the stream mean nothing.
+        The values (batch, k, *event), in the order of their first appearance, and whether there are fewer
+        than k, (batch,); the last ones are then repetitions.
     """
-    again = _appeared(code)
-    count = (~again).cumsum(-1)
-    place = count.masked_fill(again, k + 1).clamp_(max=k + 1)  # columns 0 and k + 1 are dropped
-    place = place.reshape(*place.shape, *(1,) * (stream.dim() - 2))
-    value = stream.new_empty((len(stream), k + 2, *stream.shape[2:]))
-    value.scatter_(1, place.expand_as(stream), stream)
-    return value.narrow(1, 1, k), count.select(-1, -1)
+    again, order = _appeared(code).sort(dim=-1, stable=True)  # new values first
+    order = order.narrow(1, 0, k)
+    if stream.dim() > 2:
+        order = order.reshape(*order.shape, *(1,) * (stream.dim() - 2))
+        order = order.expand(*order.shape[:2], *stream.shape[2:])
+    return stream.gather(1, order), again.select(1, k - 1)
 
 
 def _appeared(code: Tensor) -> Tensor:
@@ -184,11 +185,9 @@ def _appeared(code: Tensor) -> Tensor:
     return again.scatter_(-1, position.narrow(-1, 1, draws - 1), same)
 
 
-def _smaller(x: Tensor, limit: float) -> Tensor | None:
-    """Return the indices of the elements that are smaller than a limit, or None if there are none."""
-    if x.numel() == 0 or x.amin().item() >= limit:  # one small reduction in the common case
-        return None
-    return torch.nonzero(x < limit).squeeze(-1)
+def _true(x: Tensor) -> Tensor | None:
+    """Return the indices of the elements that are true, or None if there are none, the common case."""
+    return torch.nonzero(x).squeeze(-1) if x.any().item() else None
 
 
 def log_rest_and_kappa(
@@ -205,11 +204,11 @@ def log_rest_and_kappa(
         log_outside: from the indices of rows to the log of their mass outside, as a sum.
         generator: the source of randomness.
     """
-    left = total - torch.cat([torch.zeros_like(total), log_p.exp()], dim=-1).cumsum(-1)
+    left = total - F.pad(log_p.exp(), (1, 0)).cumsum(-1)
     rest = left.select(-1, -1)
     log_rest, kappa = rest.log(), -(exponential_like(left, generator) / left).sum(-1).log()
-    most = _smaller(rest, 0.125)
-    if most is not None:
+    if rest.numel() and rest.amin().item() < 0.125:
+        most = torch.nonzero(rest < 0.125).squeeze(-1)
         log_rest[most] = log_outside(most)
         kappa[most] = threshold(log_p[most], log_rest[most], generator)
     return log_rest, kappa

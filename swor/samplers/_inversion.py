@@ -34,9 +34,10 @@ def draw(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
         if size >= SMALLEST_BLOCK:
             return _draw_in_blocks(p, k, size, generator)
     elif p.device.type == "cpu":  # the same inversion in one call; elsewhere its u has 24 bits
-        rows = p.reshape(-1, n).to(wide_dtype(p.device))
-        drawn = torch.multinomial(rows, k, replacement=True, generator=generator)
-        return drawn.reshape(*p.shape[:-1], k)
+        if p.dim() > 2:
+            return draw(p.reshape(-1, n), k, generator).reshape(*p.shape[:-1], k)
+        rows = p.to(wide_dtype(p.device))
+        return torch.multinomial(rows, k, replacement=True, generator=generator)
     return invert(p, _fractions(p, k, generator))
 
 

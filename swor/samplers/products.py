@@ -122,6 +122,21 @@ class Factorized:
             return F.one_hot(index, self.categories).to(dtype)
         return index.to(dtype) if self.encoding == "binary" else index
 
+    def decode(self, value: Tensor) -> Tensor:
+        """Convert outcomes in the encoding of the distribution to indices, (*batch, k, n)."""
+        index = value.argmax(-1) if self.encoding == "one_hot" else value.long()
+        if self.event is not None:
+            axes = len(self.event)
+            index = index.flatten(-axes) if axes else index.unsqueeze(-1)
+        if index.shape[:-2] != self.batch or index.shape[-1] != self.length:
+            event = (self.length,) if self.event is None else self.event
+            one_hot = (self.categories,) if self.encoding == "one_hot" else ()
+            raise ValueError(
+                f"value has shape {tuple(value.shape)}; expected {(*self.batch, 'k', *event, *one_hot)}, "
+                "samples of this distribution. Pass sample.value."
+            )
+        return index
+
     def encode_relaxed(self, y: Tensor) -> Tensor:
         """Convert points of the simplex, (*batch, k, n, c), to relaxed outcomes."""
         y = y.unflatten(-2, self.event) if self.event else y

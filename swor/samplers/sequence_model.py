@@ -175,7 +175,9 @@ def log_prob_of(model: SequenceModel[State], found: DistinctValues, *, allow_few
 
 def repeat_end(log_probs: Tensor, last: Tensor, end: int | None) -> Tensor:
     """Make sequences that have ended repeat the end symbol."""
-    return log_probs if end is None else force_symbol(log_probs, last == end, end)
+    if end is None or (may_inspect(last) and not bool((last == end).any())):
+        return log_probs  # not copied, as it may be large
+    return force_symbol(log_probs, last == end, end)
 
 
 def extend(history: Tensor, parents: Tensor, symbols: Tensor) -> Tensor:

@@ -62,15 +62,16 @@ def distinct_from_stream(
     for position, (outcome, given) in enumerate(stream):
         if outcome not in first:
             first[outcome] = position
-            log_p.append(_log_prob(outcome, given))
-            _check_mass(log_p, k)
+            log_p.append(to_log_prob(outcome, given))
+            _check_left(drawn_mass(log_p), len(log_p), k)
         if len(log_p) == k or position + 1 == max_draws:
             break
     _check_enough(len(log_p), k, max_draws)
     return list(first), _sample_of(list(first.values()), log_p, generator)
 
 
-def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
+def to_log_prob(outcome: object, given: float | Tensor) -> Tensor:
+    """Return the log-probability that an engine gave of an outcome as a tensor, ()."""
     try:
         log_p = given if isinstance(given, Tensor) else torch.as_tensor(given, device="cpu")
     except (TypeError, ValueError, RuntimeError):
@@ -82,19 +83,24 @@ def _log_prob(outcome: object, given: float | Tensor) -> Tensor:
     return log_p.to(working_dtype(log_p.dtype)).reshape(())
 
 
-def _check_mass(log_p: list[Tensor], k: int) -> None:
-    """Check that the drawn outcomes have a mass of at most 1, and less than 1 if more are needed."""
+def drawn_mass(log_p: list[Tensor]) -> float:
+    """Return the mass of distinct outcomes; an error if it is more than 1."""
     mass = math.fsum(math.exp(x.item()) for x in log_p)
-    if mass > 1.0 + TOLERANCE[log_p[0].dtype]:
+    if log_p and mass > 1.0 + TOLERANCE[log_p[0].dtype]:
         raise ValueError(
             f"the {len(log_p)} distinct outcomes so far have probabilities that sum to {mass:.6g}; "
             "expected at most 1. Give log-probabilities under the distribution that the draws come "
             "from, with the temperature and the truncation that the engine used."
         )
-    if len(log_p) < k and 1.0 - mass <= NOTHING_LEFT:
+    return mass
+
+
+def _check_left(mass: float, found: int, k: int) -> None:
+    """Check that some mass is left if more outcomes are needed."""
+    if found < k and 1.0 - mass <= NOTHING_LEFT:
         raise ValueError(
-            f"k is {k}, but the {len(log_p)} distinct outcomes so far have a probability of "
-            f"{mass:.9g} together, so that no other would be drawn; expected k <= {len(log_p)}."
+            f"k is {k}, but the {found} distinct outcomes so far have a probability of "
+            f"{mass:.9g} together, so that no other would be drawn; expected k <= {found}."
         )
 
 

@@ -15,7 +15,7 @@ import swor
 from swor.types import Cost
 
 LOGITS = torch.tensor([[0.3, -0.8, 0.5], [1.1, 0.2, -0.4]], dtype=torch.float64)
-WEIGHTS = torch.tensor([1.0, -0.7, 0.4, 1.6, 0.9, -1.3], dtype=torch.float64)
+WEIGHTS = torch.tensor([1.0, -0.7, 0.4, 1.6, 0.9, -1.3, 0.2], dtype=torch.float64)
 PSI = 0.6
 COMBINATIONS = 60_000  # the largest number of terms of a sum
 
@@ -48,6 +48,7 @@ SEVEN = torch.tensor([0.3, -0.8, 0.5, 1.1, 0.2, -0.4, 0.9], dtype=torch.float64)
 ALL = {
     **DISTRIBUTIONS,
     "seven": (SEVEN, lambda t: Categorical(logits=t, validate_args=False)),
+    "seven_one_hot": (SEVEN, lambda t: OneHotCategorical(logits=t, validate_args=False)),
 }
 """Also those that are large enough for seven distinct samples."""
 

@@ -64,6 +64,7 @@ def main() -> None:
         "ranks": run.accelerator.num_processes,
         "sharded": any(isinstance(p, DTensor) for p in run.model.parameters()),
         "rewards": [e["swor/reward"] for e in run.state.log_history if "swor/reward" in e],
+        "logged": [e["reward"] for e in run.state.log_history if "reward" in e],
         "weights": [full(p).sum().item() for p in run.model.parameters()],
         "longest": longest,
     }

@@ -14,7 +14,7 @@ from transformers import HfArgumentParser
 import swor
 from swor.integrations.transformers import completion_log_probs
 from swor.integrations.trl import UnorderedSetConfig
-from swor.integrations.trl._groups import best_of_weighted, weighted
+from swor.integrations.trl._groups import Goal, group_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -45,21 +45,20 @@ def log_probs(model, batch, sample):
 def test_a_penalty_is_outside_of_the_maximum(m):
     sample = swor.gumbel_top_k(log_probabilities(3, 8), 4, generator=seeded())
     reward, penalty = torch.randn(2, 3, 4, generator=seeded(), dtype=torch.float64)
-    total = reward - penalty
-    given = (total - (total.sum(-1, keepdim=True) - total) / 3).flatten()
     weights = swor.unordered_set(sample)
     of_penalty = weights.weight * (penalty - weights.baseline(penalty))
     expected = 4 * (coefficients(sample, reward, m) - of_penalty)
-    found = best_of_weighted(sample, given, reward, m)
-    torch.testing.assert_close(found, expected.flatten(), rtol=0.0, atol=1e-12)
+    found = group_advantages(sample, reward, penalty, Goal("best_of", m))
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-12)
     if m == 1:
-        torch.testing.assert_close(found, weighted(sample, given), rtol=0.0, atol=1e-12)
+        mean = group_advantages(sample, reward, penalty, Goal())
+        torch.testing.assert_close(found, mean, rtol=0.0, atol=1e-12)
 
 
 def test_one_completion_for_an_evaluation_has_no_advantage():
     sample = swor.gumbel_top_k(log_probabilities(3, 8), 1, generator=seeded())
-    given = torch.zeros(3, dtype=torch.float64)
-    assert torch.equal(best_of_weighted(sample, given, torch.ones(3, 1).double(), 1), given)
+    found = group_advantages(sample, torch.ones(3, 1), torch.zeros(3, 1), Goal("best_of", 1))
+    assert torch.equal(found, torch.zeros(3, 1, dtype=torch.float64))
 
 
 def test_the_divergence_from_the_reference_is_taken_off_as_a_mean(tmp_path):
@@ -137,6 +136,45 @@ def test_the_mean_is_trained_for_if_nothing_else_is_said(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+# The log of the probability of success.
+
+
+def starts_with_a(completions, **_):
+    return [float(text.split()[:1] == ["a"]) for text in completions]
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_a_step_has_the_gradient_of_the_log_of_success(order, tmp_path):
+    options = {"reward_funcs": starts_with_a}
+    run = best_of_trainer(tmp_path, log_success=order, beta=0.0, options=options)
+    run.model.train()
+    batch = run._generate_and_score_completions(PROMPTS)
+    parameters = list(run.model.parameters())
+    found = torch.autograd.grad(run.compute_loss(run.model, batch), parameters)
+    sample = replace(run._sample, log_p=log_probs(run.model, batch, run._sample))
+    loss = -swor.log_success(sample, order).loss(run._rewards).mean()
+    expected = torch.autograd.grad(loss, parameters)
+    assert max(g.abs().max() for g in expected) > 1e-2
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0.0, atol=1e-5)
+    assert run._metrics["train"]["swor/log_success"] == pytest.approx([-loss.item()], abs=1e-5)
+
+
+def test_rewards_of_the_log_of_success_may_be_clipped_to_0_and_1(tmp_path):
+    options = {"reward_funcs": lambda completions, **_: [2 * r for r in starts_with_a(completions)]}
+    run = best_of_trainer(
+        tmp_path, log_success=2, options=options, reward_clip_range=(0.0, 1.0), max_steps=2
+    )
+    run.train()
+    assert [e["swor/log_success"] for e in run.state.log_history if "swor/log_success" in e]
+
+
+def test_a_reward_that_is_no_success(tmp_path):
+    run = best_of_trainer(tmp_path, log_success=2)  # shares of a's
+    with pytest.raises(ValueError, match="neither 0 nor 1"):
+        run._generate_and_score_completions(PROMPTS)
+
+
 # Settings.
 
 
@@ -152,6 +190,14 @@ def test_the_mean_is_trained_for_if_nothing_else_is_said(tmp_path):
         (
             {"best_of": 2, "normalize_advantages": True},
             "best_of is 2 and normalize_advantages True; expected False",
+        ),
+        (
+            {"log_success": 5},
+            "log_success is 5 and num_generations 4; expected at most 4.*lower log_success",
+        ),
+        (
+            {"best_of": 2, "log_success": 2},
+            "best_of is 2 and log_success 2; expected one of them at most",
         ),
     ],
 )
@@ -170,5 +216,7 @@ def test_it_is_an_option_on_the_command_line(tmp_path):
     parser = HfArgumentParser(UnorderedSetConfig)
     (args,) = parser.parse_args_into_dataclasses([*words, "--best_of", "2"])
     assert args.best_of == 2
+    (args,) = parser.parse_args_into_dataclasses([*words, "--log_success", "2"])
+    assert args.log_success == 2
     (args,) = parser.parse_args_into_dataclasses(words)
     assert args.best_of is None

@@ -39,6 +39,9 @@ def test_every_rank_draws_its_own_groups_of_a_sharded_model(tmp_path):
         assert a["rewards"] == pytest.approx(b["rewards"], abs=1e-6) and len(a["rewards"]) == 4
         assert a["weights"] == pytest.approx(b["weights"], abs=1e-4)
     assert shards[0]["rewards"] == shards[1]["rewards"]
+    assert shards[0]["logged"] == pytest.approx(
+        shards[0]["rewards"], abs=1e-6
+    )  # of all groups, weighted
     checkpoint = str(tmp_path / "shards" / "checkpoint-2")
     again = train(tmp_path / "shards", "fsdp", "--resume", checkpoint)
     for a, b in zip(shards, again, strict=True):

@@ -93,12 +93,13 @@ def tensors(p, f):
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_both_methods_are_the_definition(k, method):
     log_p, rest, f = tensors(P[:k], F[:k])
+    error = {"subsets": 1e-14, "integral": 2e-13}[method]  # the quadrature is least exact for k = 1
     for m in range(1, k + 1):
         exact = Definition(P[:k], F[:k], m)
         found = best_of_weights(log_p, rest, f, m, method=method)
         for s in range(k):
-            assert abs(found.weight[s].item() - float(exact.weights()[s])) <= 1e-14
-            assert abs(found.coefficient[s].item() - float(exact.coefficient(s))) <= 1e-14
+            assert abs(found.weight[s].item() - float(exact.weights()[s])) <= error
+            assert abs(found.coefficient[s].item() - float(exact.coefficient(s))) <= error
 
 
 @pytest.mark.parametrize("k, m", [(2, 1), (3, 1), (4, 2), (6, 2), (6, 3)])

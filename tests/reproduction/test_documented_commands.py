@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from reproduction.cli import commands
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("README.md")]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
 CALL = re.compile(r"-m (?:python -m )?reproduction ([a-z][a-z0-9-]*)([^`\n#;&|]*)")
 
 

@@ -67,7 +67,7 @@ def test_help_lists_the_commands_with_a_line_each(capsys: pytest.CaptureFixture[
     for arguments in ([], ["--help"], ["-h"]):
         assert cli.main(arguments) == 0
         said = capsys.readouterr().out
-        assert re.search("• vae-figures +Plot training and validation curves", said)
+        assert re.search(r"• vae-figures[\s│]+Plot training and validation curves", said)
         assert said.count("•") == len(cli.commands())
 
 

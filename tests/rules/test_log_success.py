@@ -8,6 +8,7 @@ from best_of_enumeration import distinct, independent
 from torch import Tensor
 
 import swor
+from swor.math._best_of.weights import Method, best_of_weights
 
 SUCCESS = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 
@@ -65,6 +66,27 @@ def test_distinct_samples_have_less_variance_than_maxrl(k: int) -> None:
     other, q = independent(theta.log_softmax(-1), k)
     ours = variance(swor.log_success(one, k - 1).loss(SUCCESS[one.value]), p, theta)
     assert ours < variance(swor.log_success_independent(other, SUCCESS[other.value]), q, theta)
+
+
+@pytest.mark.parametrize("method", ["subsets", "integral"])
+@pytest.mark.parametrize(("k", "order"), [(4, 4), (6, 3), (12, 9), (12, 12)])
+def test_one_pass_is_the_sum_of_the_passes_for_every_m(k: int, order: int, method: Method) -> None:
+    """Also off-policy, with an impossible outcome, and where the sample is the whole domain."""
+    generator = torch.Generator().manual_seed(2)
+    log_probs = (3 * torch.randn(3, 20, dtype=torch.float64, generator=generator)).log_softmax(-1)
+    log_p, log_rest = log_probs[:, :k].clone(), log_probs[:, k:].logsumexp(-1)
+    log_p[1], log_rest[1] = log_p[1].log_softmax(-1), -torch.inf
+    log_p[2, 0] = -torch.inf if order < k else log_p[2, 0]
+    target = log_p - 0.1 * torch.arange(k)
+    success = (torch.arange(k).expand(3, k) % 3 == 1).double()
+    rest = torch.where(log_rest > -torch.inf, torch.log1p(-log_p.exp().sum(-1)), log_rest)
+
+    def found(m: int | dict[int, float]) -> Tensor:
+        return torch.stack(best_of_weights(log_p, rest, success, m, log_p=target, method=method))
+
+    parts = sum((found(m) / m for m in range(1, order + 1)), torch.zeros(()))
+    together = found({m: 1.0 / m for m in range(1, order + 1)})
+    torch.testing.assert_close(together, parts, rtol=1e-11, atol=1e-12)
 
 
 def test_order_one_is_the_unordered_set_estimator() -> None:

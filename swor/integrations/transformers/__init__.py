@@ -7,11 +7,13 @@ from swor.integrations.transformers.completions import (
     completion_log_probs,
     sample_completions,
 )
+from swor.integrations.transformers.generate import distinct_generate
 
 __all__ = [
     "Catalogue",
     "ancestral_completions",
     "beam_completions",
     "completion_log_probs",
+    "distinct_generate",
     "sample_completions",
 ]

@@ -155,7 +155,7 @@ class EncoderDecoder:
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
-        check_position(self.most, 1, past + tokens.shape[-1])
+        check_position(self.most, self.start.shape[-1], past + tokens.shape[-1])
         prompts = {"encoder_outputs": (self.hidden[owners],)}
         return self._decode(tokens, owners, prompts, cache)
 
@@ -184,6 +184,32 @@ class EncoderDecoder:
             **prompts,
         ).logits
         return logits
+
+
+class Encoded(EncoderDecoder):
+    """An encoder-decoder model whose prompts are encoded already, for calls without gradient.
+
+    Args:
+        model: the model.
+        hidden: the last hidden states of the encoder, (batch, tokens, features).
+        mask: (batch, tokens), 0 for padding.
+        start: the tokens with which every completion begins, (batch, n).
+    """
+
+    def __init__(self, model: PreTrainedModel, hidden: Tensor, mask: Tensor, start: Tensor) -> None:
+        self.model, self.hidden, self.mask, self.start = model, hidden, mask, start
+        self.most = position_limit(model)
+
+    def prefill(self) -> tuple[Tensor, Cache]:
+        """Run one pass over the start tokens."""
+        check_position(self.most, self.start.shape[-1], 0)
+        out = self.model(
+            encoder_outputs=(self.hidden,),
+            attention_mask=self.mask,
+            decoder_input_ids=self.start,
+            use_cache=True,
+        )
+        return out.logits[:, -1], checked(out.past_key_values)
 
 
 def _positions(mask: Tensor) -> Tensor:

@@ -112,7 +112,8 @@ class CompletionPolicy:
             self.ranks.any(True)  # those that have ended make the same call, in finish
         order, past = row.argsort(), tokens.shape[-1] - 1
         logits = self.network.extend(cache, tokens[order, -1:], owners[order], past).squeeze(1)
-        return logits[row]
+        stay = torch.equal(row, torch.arange(len(row), device=row.device))
+        return logits if stay else logits[row]  # a copy of the size of the vocabulary
 
     def _scatter(self, log_probs: Tensor, live: Tensor) -> Tensor:
         """Insert rows for completions that have ended, whose next token is the end with certainty."""
@@ -124,3 +125,34 @@ class CompletionPolicy:
     def _ends(self, symbols: Tensor) -> Tensor:
         ends = torch.tensor(self.tokens.ends, device=symbols.device, dtype=symbols.dtype)
         return torch.isin(symbols, ends)
+
+
+class RecordingPolicy(CompletionPolicy):
+    """A policy that remembers the log-probabilities of all steps of a search, for :meth:`scores`."""
+
+    def __init__(self, scorer: Scorer, length: int, *, ranks: Ranks | None = None) -> None:
+        super().__init__(scorer, length, ranks=ranks)
+        self.history: list[
+            tuple[Tensor, Tensor]
+        ] = []  # the tokens before each step, and its result
+
+    def step(self, state: PartialCompletions) -> tuple[Tensor, PartialCompletions]:
+        """Return the log-probabilities of the next token, and remember them."""
+        log_probs, state = super().step(state)
+        self.history.append((state.tokens, log_probs))
+        return log_probs, state
+
+    def scores(self, value: Tensor) -> tuple[Tensor, ...]:
+        """Return the log-probabilities along completions (batch, k, n), each (batch · k, symbols).
+
+        The completions are as the search returned them. After the end of one, padding is certain.
+        """
+        lengths, scores = self.tokens.lengths(value), []
+        for t, (tokens, log_probs) in enumerate(self.history):
+            same = (value[:, :, None, :t] == tokens[:, None]).all(-1)
+            beam = same.long().argmax(-1, keepdim=True).expand(-1, -1, log_probs.shape[-1])
+            padding = torch.full_like(log_probs[:, :1], -torch.inf)
+            padding[..., self.tokens.pad] = 0.0
+            over = (lengths <= t).unsqueeze(-1)
+            scores.append(torch.where(over, padding, log_probs.gather(1, beam)).flatten(0, 1))
+        return tuple(scores)

@@ -7,7 +7,7 @@ therefore checked, rather than the version.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,10 +16,12 @@ OVERRIDDEN = {
     "_generate_single_turn": ["prompt_ids", "images", "multimodal_fields"],
     "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
     "_generate_and_score_completions": ["inputs"],
+    "_compute_loss": ["model", "inputs"],
 }
 READ = [
-    *("_logs", "_metrics", "model_wrapped", "num_generations", "num_generations_eval"),
-    *("max_completion_length", "reward_clip_range", "reward_weights", "temperature"),
+    *("_logs", "_metrics", "beta", "epsilon_high", "epsilon_low", "max_completion_length"),
+    *("model_wrapped", "normalize_advantages", "num_generations", "num_generations_eval"),
+    *("reward_func_names", "reward_funcs", "reward_weights"),
 ]
 
 
@@ -60,6 +62,17 @@ def accepted(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, A
             f"argument. Leave it out, or install a newer version: pip install '{TESTED}'"
         )
     return chosen
+
+
+def refuse_unknown(cls: type, given: dict[str, Any], known: Sequence[str]) -> None:
+    """Raise an error for options that the class does not have, such as those of GRPO."""
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise TypeError(
+            f"{unknown[0]} is given, but {cls.__name__} has no such option; expected those of RLOO in "
+            f"trl {_version()}. Options of GRPO alone (loss_type, importance_sampling_level, tools) have no "
+            "meaning for the unordered set estimator. Leave it out."
+        )
 
 
 def known(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:

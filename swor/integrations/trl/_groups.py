@@ -3,54 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from swor.math._best_of.weights import best_of_weights
+from swor.rules.advantages import Objective, advantages
 from swor.rules.unordered_set import unordered_set
 from swor.types import Sample
 
 
-def weighted(sample: Sample, advantages: Tensor) -> Tensor:
-    r"""$k w_s (r_s - b_s)$ from the advantages $a_s = r_s - \frac{1}{k-1} \sum_{s' \ne s} r_{s'}$.
+class Goal(NamedTuple):
+    """What is trained for: an objective of :func:`swor.advantages`, and the range rewards are clipped to."""
 
-    The loss of TRL is a mean over completions, hence the factor $k$. The baseline moves along with
-    the rewards of a group, so it is enough to know how far each is from their mean, $a_s (k - 1) / k$.
+    name: Objective = "mean"
+    m: int | None = None
+    clip_range: Sequence[float] | None = None
+
+    def clip(self, reward: Tensor) -> Tensor:
+        """Return the rewards in the range."""
+        return reward.clamp(*self.clip_range) if self.clip_range else reward
+
+
+def group_advantages(sample: Sample, reward: Tensor, penalty: Tensor, goal: Goal) -> Tensor:
+    r"""$A_s$ of the objective of the rewards, minus the mean of the penalty, (batch, k).
+
+    The penalty is $\beta \log(p_s / p_{\text{ref}, s})$, the KL divergence of TRL, which is a mean over
+    completions whatever the objective is. A group whose rewards are NaN is left out: its advantages are 0.
 
     Args:
         sample: the completions of every group.
-        advantages: of RLOO, (batch · k,); scaled and shifted ones give scaled ones.
-    """
-    k = sample.k
-    if k == 1:
-        return advantages
-    from_mean = advantages.view(-1, k).to(sample.log_p.dtype) * ((k - 1) / k)
-    weights = unordered_set(sample)
-    advantage = k * weights.weight * (from_mean - weights.baseline(from_mean))
-    return advantage.flatten().to(advantages.dtype)
-
-
-def best_of_weighted(sample: Sample, advantages: Tensor, reward: Tensor, m: int) -> Tensor:
-    r"""$k c_s$ of the best of m rewards, plus $k w_s (g_s - b_s)$ of the rest of the advantages.
-
-    The rest is $g_s = -\beta \log(p_s / p_{\text{ref}, s})$, the KL penalty of TRL, which is a mean over
-    completions whatever the rewards are.
-
-    Args:
-        sample: the completions of every group, $k \ge m$ for each.
-        advantages: of RLOO, (batch · k,), not scaled.
         reward: without the penalty, (batch, k).
-        m: the number of completions of which the best one counts.
+        penalty: (batch, k), of the completions.
+        goal: the objective.
     """
-    k = sample.k
-    if k == 1:
-        return advantages
-    others = (reward.sum(-1, keepdim=True) - reward) / (k - 1)
-    penalty = weighted(sample, advantages - (reward - others).flatten().to(advantages.dtype))
-    found = best_of_weights(sample.log_p, sample.log_rest, reward, m)
-    return k * found.coefficient.flatten().to(advantages.dtype) + penalty
+    if sample.k == 1:  # an evaluation: TRL has no advantages either
+        return torch.zeros_like(sample.log_p)
+    scored = ~reward.isnan().all(-1, keepdim=True)
+    reward = torch.where(scored, goal.clip(reward), 0.0)
+    log_p, rest = sample.log_p, sample.log_rest
+    total = advantages(log_p, reward, log_rest=rest, objective=goal.name, m=goal.m)
+    of_penalty = advantages(log_p, penalty, log_rest=rest)
+    return torch.where(scored, total - of_penalty, 0.0)
+
+
+def advantage_moments(sample: Sample, reward: Tensor) -> Tensor:
+    r"""$n$, $\sum w_s$, $\sum w_s a_s$ and $\sum w_s a_s^2$ of the groups with rewards, (4,).
+
+    Here $a_s = r_s - b_s$, the advantage of a completion.
+    """
+    scored = ~reward.isnan().all(-1, keepdim=True)
+    weights = unordered_set(sample)
+    reward = torch.where(scored & (sample.log_p > -torch.inf), reward, 0.0)
+    above = reward - weights.baseline(reward)
+    weight = weights.weight * scored
+    number = scored.sum() * sample.k
+    return torch.stack(
+        [number, weight.sum(), (weight * above).sum(), (weight * above.square()).sum()]
+    )
+
+
+def deviation(moments: Tensor) -> Tensor:
+    """Return the standard deviation of advantages, as TRL has it (n − 1), from their moments."""
+    number, mass, first, second = moments.unbind()
+    return ((second / mass - (first / mass).square()) * number / (number - 1)).clamp(min=0.0).sqrt()
 
 
 def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
@@ -63,10 +80,32 @@ def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
     if any(len(group) < k or any(prompt != group[0] for prompt in group) for group in groups):
         raise ValueError(
             f"the {len(prompts)} prompts of this process are not groups of {k} equal ones; expected "
-            "all completions of a prompt on one process. Make per_device_train_batch_size · "
-            "steps_per_generation (and per_device_eval_batch_size) a multiple of num_generations."
+            "all completions of a prompt on one process. Leave the order of the prompts to the trainer."
         )
     return [group[0] for group in groups]
+
+
+def check_sizes(train: int, k: int, evaluation: int | None, k_eval: int) -> None:
+    """Check that all completions of a prompt are on one process, and in one batch."""
+    names = {
+        "per_device_train_batch_size · steps_per_generation": (train, "num_generations", k),
+        "per_device_eval_batch_size": (evaluation, "num_generations_eval", k_eval),
+    }
+    for name, (size, of, count) in names.items():
+        if size is not None and size % count:
+            raise ValueError(
+                f"{name} is {size} and {of} {count}; expected a multiple of {count}, since all completions "
+                f"of a prompt are drawn together, on one process. Make it {-(-size // count) * count}."
+            )
+
+
+def filled(sample: Sample) -> Tensor:
+    """Return the completions (batch, k, n), with the first of a group in places that have none.
+
+    A prompt may have fewer than k completions. The places that are left over have weight 0, and reward
+    functions still get a real completion to look at.
+    """
+    return torch.where((sample.log_p > -torch.inf).unsqueeze(-1), sample.value, sample.value[:, :1])
 
 
 def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:

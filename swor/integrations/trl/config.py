@@ -1,36 +1,36 @@
-"""Settings of the trainer: those of TRL, of which it refuses some, and the objective."""
+"""Settings of the trainer: those of TRL, and the objective."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Self, cast
 
 from trl import RLOOConfig
 
 from swor._checks import check_count
-
-# Settings of TRL with which completions would be drawn from another distribution, or in another way.
-PLAIN = {
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": None,
-    "repetition_penalty": 1.0,
-    "generation_kwargs": None,
-    "use_transformers_continuous_batching": False,
-    "use_transformers_paged": False,
-}
+from swor.integrations.trl._compatibility import refuse_unknown
+from swor.integrations.trl._groups import Goal
+from swor.rules.advantages import OBJECTIVES, Objective
 
 
 @dataclass
 class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checked
-    r"""TRL's ``RLOOConfig`` with the option to train for the best of several completions.
+    r"""TRL's ``RLOOConfig`` with other objectives than the mean reward.
 
     $$J = E[\max(r(x_1), \dots, r(x_m))] - \beta \, \text{KL}(p \, \| \, p_\text{ref})$$
 
-    The $m$ completions of a prompt in this objective are independent: they are the attempts that will be
-    made with the trained model. The objective is estimated from ``num_generations`` distinct completions,
-    by :func:`swor.best_of`. Choose ``num_generations`` above $m$, which lowers the variance.
+    With ``best_of=m``, the $m$ completions of a prompt in this objective are independent: they are the
+    attempts that will be made with the trained model. The objective is estimated from ``num_generations``
+    distinct completions, by :func:`swor.best_of`. Choose ``num_generations`` above $m$, which lowers the
+    variance.
 
-    The KL penalty stays outside of the maximum. For the mean reward, TRL subtracts
+    $$J = \sum_{m=1}^{T} \frac{\text{pass@}m - 1}{m} - \beta \, \text{KL}(p \, \| \, p_\text{ref})$$
+
+    With ``log_success=T``, the objective is the log of the probability that a completion succeeds, up to the
+    order $T$, by :func:`swor.log_success`. Rewards must be 0 or 1, and prompts that are hardly ever solved
+    count as much as easy ones.
+
+    The KL penalty stays outside of both. For the mean reward, TRL subtracts
     $\beta \log(p / p_\text{ref})$ from every reward, and the result is the same. Inside of a maximum it would
     favour completions that have become less likely than under the reference, and would be no divergence.
 
@@ -40,6 +40,10 @@ class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checke
         best_of: $m$, the number of completions of which the best one counts, from 1 to ``num_generations``
             and to ``num_generations_eval``. None means the mean reward, and so does 1. It excludes
             ``normalize_advantages``, which scales by the spread of the advantages of the mean reward.
+        log_success: $T$, the order of the series, likewise. It excludes ``best_of`` too.
+        allow_fewer: whether a prompt may have fewer than ``num_generations`` completions, for instance with
+            ``top_k`` or a short ``max_completion_length``. All of them are then drawn. Reward functions
+            get the first completion of such a prompt several times, and its repetitions have weight 0.
     """
 
     best_of: int | None = field(
@@ -50,37 +54,56 @@ class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checke
         },
     )
 
+    log_success: int | None = field(
+        default=None,
+        metadata={
+            "help": "Train for the log of the probability of success, by its series up to this order, from 1 "
+            "to num_generations; rewards must be 0 or 1."
+        },
+    )
+    allow_fewer: bool = field(
+        default=False,
+        metadata={"help": "Allow prompts that have fewer than num_generations completions."},
+    )
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """Refuse settings that RLOO does not have, and say so."""
+        refuse_unknown(cls, given, [field.name for field in fields(cls)])
+        new: Self = super().__new__(cls)
+        return new
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.best_of is None:
-            return
-        check_count("best_of", self.best_of)
-        for name in ("num_generations", "num_generations_eval"):
-            k = getattr(self, name)
-            if k is not None and k < self.best_of:
+        if self.best_of is not None and self.log_success is not None:
+            raise ValueError(
+                f"best_of is {self.best_of} and log_success {self.log_success}; expected one of them "
+                "at most. Leave one of them out."
+            )
+        for name in ("best_of", "log_success"):
+            if getattr(self, name) is not None:
+                self._check_objective(name, getattr(self, name))
+
+    def _check_objective(self, name: str, m: int) -> None:
+        check_count(name, m)
+        for size in ("num_generations", "num_generations_eval"):
+            k = getattr(self, size)
+            if k is not None and k < m:
                 raise ValueError(
-                    f"best_of is {self.best_of} and {name} {k}; expected at most {k}, since the best "
-                    f"of m is estimated from m completions or more. Raise {name}, or lower best_of."
+                    f"{name} is {m} and {size} {k}; expected at most {k}, since the best of m is estimated "
+                    f"from m completions or more. Raise {size}, or lower {name}."
                 )
         if self.normalize_advantages:
             raise ValueError(
-                f"best_of is {self.best_of} and normalize_advantages True; expected False, since TRL "
-                "scales by the spread of the advantages of the mean reward. Leave one of them out."
+                f"{name} is {m} and normalize_advantages True; expected False, since TRL scales by the "
+                "spread of the advantages of the mean reward. Leave one of them out."
             )
 
 
-def check_settings(args: RLOOConfig) -> None:
-    """Check that completions are drawn from the model itself, at a temperature."""
-    for name, value in PLAIN.items():
-        given = getattr(args, name, value)  # some versions of TRL have it, some do not
-        if given != value:
-            raise ValueError(
-                f"{name} is {given!r}; expected {value!r}: UnorderedSetTrainer samples from the model "
-                "itself, with sample_completions. Leave it out."
-            )
-    if args.use_vllm:
-        raise ValueError(
-            "use_vllm is True; expected False: TRL asks vLLM for independent completions, and distinct "
-            "ones need the probabilities of the next token at every step. Leave it out, so that the "
-            "model itself draws them, or train in a loop of your own with swor.integrations.vllm."
-        )
+def goal_of(args: RLOOConfig) -> Goal:
+    """Return what is trained for; an ``RLOOConfig`` has only the mean reward."""
+    clip = args.reward_clip_range
+    for name in OBJECTIVES:
+        m = getattr(args, name, None)
+        if m is not None:
+            return Goal(cast("Objective", name), m, clip)
+    return Goal(clip_range=clip)

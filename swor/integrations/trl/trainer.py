@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -12,13 +13,35 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from trl import RLOOConfig, RLOOTrainer
 from trl.models import unwrap_model_for_generation
 
-from swor.diagnostics.groups import group_statistics
 from swor.integrations.transformers import sample_completions
-from swor.integrations.trl._compatibility import accepted, check_attributes, known
-from swor.integrations.trl._groups import best_of_weighted, cut, one_of_each, padded, weighted
-from swor.integrations.trl.config import check_settings
-from swor.rules.best_of import best_of
-from swor.rules.unordered_set import unordered_set
+from swor.integrations.trl._compatibility import (
+    accepted,
+    check_attributes,
+    known,
+    parameters,
+    refuse_unknown,
+)
+from swor.integrations.trl._groups import (
+    advantage_moments,
+    check_sizes,
+    cut,
+    deviation,
+    filled,
+    group_advantages,
+    one_of_each,
+    padded,
+)
+from swor.integrations.trl._logging import WeightedMetrics
+from swor.integrations.trl._rewards import check_models, checked, group_rewards
+from swor.integrations.trl._sampling import (
+    check_config,
+    check_settings,
+    check_text_only,
+    processor_of,
+)
+from swor.integrations.trl._vllm import DistinctEngine, distinct_engines, own_part
+from swor.integrations.trl.config import goal_of
+from swor.types import Sample
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -31,7 +54,7 @@ if TYPE_CHECKING:
     )
 
 
-class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not checked
+class UnorderedSetTrainer(WeightedMetrics):
     r"""TRL's ``RLOOTrainer`` with the unordered set estimator in place of the leave-one-out mean.
 
     $$\nabla E[r] \approx \sum_s p_s R(S, s) \nabla \log p_s (r_s - b_s) \quad \text{for every prompt}$$
@@ -41,18 +64,20 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
     the KL penalty, saving and resuming are unchanged. With ``best_of=m`` in :class:`UnorderedSetConfig`, it
     trains for the best reward of $m$ completions instead of the mean reward, by :func:`swor.best_of`.
 
-    In addition to TRL's metrics, the trainer logs means over prompts of :func:`swor.group_statistics`:
+    TRL's metrics (``reward``, ``rewards/*``, ``kl``, ``entropy``, ``completions/*``, ``clip_ratio/*_mean``)
+    are unbiased estimates for the model, in which every completion has its weight, and not plain means over
+    distinct completions. ``frac_reward_zero_std`` and those with ``min`` or ``max`` describe the completions
+    that were drawn. In addition, the trainer logs means over prompts of :func:`swor.group_statistics`:
     ``swor/mass_covered``, ``swor/effective_sample_size``, ``swor/standard_error`` of the mean reward, and
-    ``swor/duplicates_avoided``. It also logs ``swor/reward``, the unbiased estimate of the expected reward.
-    TRL's ``reward``, the plain mean over distinct completions, is a biased one. With ``best_of=m`` there is
-    also ``swor/best_of``, the unbiased estimate of the expected best reward of $m$ completions.
+    ``swor/duplicates_avoided``; the same estimate as ``reward`` under the name ``swor/reward``; and with
+    ``best_of`` or ``log_success`` the estimate of this objective, ``swor/best_of`` or ``swor/log_success``.
 
     Args:
         model: a causal language model, with an adapter or without, or its name.
         reward_funcs: one or several reward functions, as for ``RLOOTrainer``.
-        args: the settings, an ``RLOOConfig`` or an :class:`UnorderedSetConfig`. Completions are sampled
-            from the model's own distribution at ``temperature``, so ``top_p``, ``top_k``, ``min_p`` and
-            ``repetition_penalty`` must have their defaults.
+        args: the settings, an :class:`UnorderedSetConfig` or an ``RLOOConfig``. With ``top_p``, ``top_k``,
+            ``min_p`` and ``repetition_penalty``, completions and weights are those of the changed
+            distribution, and the gradient is that of TRL: it differentiates the model itself.
         train_dataset: the training data, with a column ``prompt``.
         eval_dataset: the evaluation data, with a column ``prompt``.
         processing_class: the tokenizer.
@@ -72,6 +97,21 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         | https://arxiv.org/abs/2402.14740
     """
 
+    _name = "the unordered set estimator"
+    _tag_names = ("trl", "rloo", "swor")
+    _paper = {  # noqa: RUF012  # as in TRL
+        "title": "Estimating Gradients for Discrete Random Variables by Sampling without Replacement",
+        "id": "2002.06043",
+        "citation": textwrap.dedent("""\
+            @inproceedings{kool2020estimating,
+                title     = {{Estimating Gradients for Discrete Random Variables
+                             by Sampling without Replacement}},
+                author    = {Wouter Kool and Herke van Hoof and Max Welling},
+                year      = 2020,
+                booktitle = {International Conference on Learning Representations},
+            }"""),
+    }
+
     def __init__(
         self,
         model: str | PreTrainedModel | PeftModel,
@@ -86,50 +126,83 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
         quantization_config: BitsAndBytesConfig | None = None,
         peft_config: PeftConfig | None = None,
     ) -> None:
+        check_config(args)
         if args is not None:
             check_settings(args)
+        use_vllm = args is not None and args.use_vllm
         options = {"quantization_config": quantization_config, "peft_config": peft_config}
-        super().__init__(
-            model=model,
-            reward_funcs=reward_funcs,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            reward_processing_classes=reward_processing_classes,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            **accepted(RLOOTrainer.__init__, options),
-        )
+        with distinct_engines(use_vllm):
+            super().__init__(
+                model=model,
+                reward_funcs=reward_funcs,
+                args=args,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                reward_processing_classes=reward_processing_classes,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                **accepted(RLOOTrainer.__init__, options),
+            )
         check_attributes(self)
-        self._best_of: int | None = getattr(self.args, "best_of", None)  # RLOOConfig has none
+        check_sizes(
+            self.args.per_device_train_batch_size * self.args.steps_per_generation,
+            self.num_generations,
+            None if eval_dataset is None else self.args.per_device_eval_batch_size,
+            self.num_generations_eval,
+        )
+        self._goal = goal_of(self.args)
+        self._allow_fewer: bool = getattr(self.args, "allow_fewer", False)
+        named = zip(vars(self)["reward_funcs"], self.reward_func_names, strict=True)
+        self.reward_funcs = [checked(function, name) for function, name in named]
+
+    def __new__(cls, *_: object, **given: Any) -> Self:
+        """Refuse options that RLOO does not have, and say so."""
+        refuse_unknown(cls, given, parameters(cls.__init__))
+        new: Self = super().__new__(cls)
+        return new
+
+    # Completions.
 
     def _generate_single_turn(
         self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any]
     ) -> list[list[int]]:
         """Draw distinct completions of every group of equal prompts, and keep their sample."""
-        if images or multimodal_fields:
-            raise ValueError(
-                "a prompt has images; expected text only, since sample_completions supports no images. "
-                "Remove them from the dataset."
-            )
+        check_text_only(images, multimodal_fields)
         k = self.num_generations if self.model.training else self.num_generations_eval
         tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
         # Only newer versions of TRL end completions at all tokens that the model ends them at.
         ends = getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id]
-        input_ids, mask = padded(one_of_each(prompt_ids, k), tokenizer.pad_token_id)
+        prompts, device = one_of_each(prompt_ids, k), self.accelerator.device
+        if self.use_vllm:
+            engine: DistinctEngine = self.vllm_generation.llm
+            engine.k, engine.stop_token_ids, engine.allow_fewer = k, ends, self._allow_fewer
+            super()._generate_single_turn(prompt_ids, None, {})  # TRL loads the trained weights
+            self._sample = own_part(engine, len(prompts), device)
+        else:
+            self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
+        completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)
+        self._lengths = torch.tensor([len(c) for c in completions], device=device)
+        stops = [*ends, tokenizer.pad_token_id]
+        self._truncated = torch.tensor([c[-1] not in stops for c in completions], device=device)
+        return completions
+
+    def _drawn(self, prompts: list[list[int]], k: int, ends: Sequence[int], pad: int) -> Sample:
+        """Draw distinct completions from the model itself."""
+        device = self.accelerator.device
+        input_ids, mask = padded(prompts, pad)
         with self._whole_model() as model, torch.no_grad():
-            self._sample = sample_completions(
+            return sample_completions(
                 model,
-                input_ids.to(self.accelerator.device),
-                mask.to(self.accelerator.device),
+                input_ids.to(device),
+                mask.to(device),
                 k=k,
                 max_new_tokens=self.max_completion_length,
                 eos_token_id=ends,
-                pad_token_id=tokenizer.pad_token_id,
-                logits_processor=None if self.temperature == 1.0 else self._at_temperature,
+                pad_token_id=pad,
+                logits_processor=processor_of(self.generation_config, device),
+                allow_fewer=self._allow_fewer,
             )
-        return cut(self._sample.value.flatten(0, 1).tolist(), ends)
 
     @contextmanager
     def _whole_model(self) -> Iterator[PreTrainedModel]:
@@ -147,58 +220,42 @@ class UnorderedSetTrainer(RLOOTrainer):  # type: ignore[misc]  # trl is not chec
             else:
                 yield model
 
-    def _at_temperature(self, tokens: Tensor, logits: Tensor) -> Tensor:
-        return logits / float(self.temperature)
+    # Rewards and advantages.
 
     def _calculate_rewards(
         self, inputs: Any, prompts: list[Any], completions: list[Any], completion_ids: list[Any]
     ) -> Tensor:
-        """Compute TRL's rewards, check that none is missing, and keep those of this process."""
+        """Compute TRL's rewards of all processes, check them, and keep them, (prompts, k, functions)."""
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids)
-        if bool(rewards.isnan().all(-1).any()):
-            raise ValueError(
-                "every reward function returned None for a completion; expected at least one reward for "
-                "each, since leaving out a completion would bias the estimate. Return a number."
-            )
-        total = (rewards * self.reward_weights.to(rewards.device)).nansum(-1)
-        first = self.accelerator.process_index * len(prompts)
-        self._rewards = total[first : first + len(prompts)]
+        check_models(rewards, self.reward_funcs, self.reward_func_names)
+        self._rewards = group_rewards(rewards, self.reward_weights, self._sample.k)
+        self._by_function = rewards.view(*self._rewards.shape, -1)
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Prepare TRL's batch, and replace the advantages."""
+        """Prepare TRL's batch, and replace the advantages and the metrics."""
+        self._scores.clear()
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        batch["advantages"] = self._weighted(batch["advantages"])
-        logged = self._logs["advantages"]
-        everyone = self.accelerator.gather(batch["advantages"]).tolist()
-        for _ in range(min(len(everyone), len(logged))):
-            logged.pop()
-        logged.extend(everyone)
-        self._log_groups()
+        tokens = batch["completion_mask"]
+        divergence = None
+        if self.beta != 0.0:  # TRL scores the policy first, and the reference after it
+            (policy, _), (reference, _) = self._scores
+            divergence = ((policy - reference) * tokens).sum(-1).view_as(self._sample.log_p)
+        batch["advantages"] = self._advantages(divergence).flatten().to(batch["advantages"].dtype)
+        self._replace_logged(batch["advantages"])
+        masked = tokens.sum(-1).view_as(self._sample.log_p)
+        weight = self._log_groups(masked, divergence)
+        batch["weights"], batch["token_weights"] = (w.flatten() for w in weight)
         return batch
 
-    def _weighted(self, advantages: Tensor) -> Tensor:
-        """Return the advantages of the unordered set estimator, or of the best of m."""
-        if self._best_of is None:
-            return weighted(self._sample, advantages)
-        reward = self._group_rewards()
-        if self.reward_clip_range:
-            reward = reward.clamp(*self.reward_clip_range)
-        return best_of_weighted(self._sample, advantages, reward, self._best_of)
-
-    def _group_rewards(self) -> Tensor:
-        """Return the rewards of this process, (batch, k)."""
-        rewards: Tensor = self._rewards.view(-1, self._sample.k)
-        return rewards.to(self._sample.log_p.dtype)
-
-    def _log_groups(self) -> None:
-        reward = self._group_rewards()
-        numbers = {"reward": unordered_set(self._sample).mean(reward)}
-        if self._best_of is not None:
-            numbers["best_of"] = best_of(self._sample, self._best_of).mean(reward)
-        if self._sample.k > 1:
-            numbers |= group_statistics(self._sample, reward)._asdict()
-        mode = "train" if self.model.training else "eval"
-        for name, number in numbers.items():
-            mean = self.accelerator.gather(number).mean().item()
-            self._metrics[mode][f"swor/{name}"].append(mean)
+    def _advantages(self, divergence: Tensor | None) -> Tensor:
+        """Return the advantages of the completions of this process, (prompts, k)."""
+        sample, number = self._sample, len(self._sample.log_p)
+        first = self.accelerator.process_index * number
+        reward = self._rewards[first : first + number].to(sample.log_p.dtype)
+        penalty = torch.zeros_like(reward) if divergence is None else self.beta * divergence
+        found = group_advantages(sample, reward, penalty.to(reward.dtype), self._goal)
+        if self.normalize_advantages and sample.k > 1:
+            moments = advantage_moments(sample, self._goal.clip(reward) - penalty)
+            found = found / (deviation(self.accelerator.reduce(moments)) + 1e-4)
+        return found

@@ -2,5 +2,6 @@
 
 from swor.integrations.vllm.completions import DistinctCompletions, sample_completions
 from swor.integrations.vllm.engine import ENGINE
+from swor.integrations.vllm.server import Server
 
-__all__ = ["ENGINE", "DistinctCompletions", "sample_completions"]
+__all__ = ["ENGINE", "DistinctCompletions", "Server", "sample_completions"]

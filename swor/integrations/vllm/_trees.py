@@ -1,131 +1,137 @@
-"""The trees of the completions that were drawn, which outlive the requests to the engine.
+r"""The tree of the completions of a prompt that were drawn, which the caller keeps.
 
-A request is one draw from the tree of its prompt. At each step the engine passes the logits of the next
-token, and the request returns the log of the remaining mass of every token. The engine passes the sampled
-token with the next step. The last token of a completion has no next step, so the caller passes it to
-``finish``.
+A node is a prefix of tokens (see :mod:`swor.samplers._tree`). The engine draws token $c$ after prefix $v$
+with the probability $p(c \mid v) (1 - \varphi(c)) / (1 - \varphi(v))$ and returns its logarithm, which is how
+the caller learns $p(c \mid v)$. What is left at a node is a sum of positive terms: the mass of the tokens
+that no draw has taken there, and what is left below the others.
+
+The first of these terms is $1 - \sum p(c \mid v)$ over the tokens that were taken, unless that is too
+imprecise: log-probabilities in single precision say little about $1 - p$ if $p$ is nearly 1. Let $P(v)$ be
+the probability of a prefix, and $\epsilon$ the error of a log-probability. The differences have errors of at
+most $\epsilon \sum_v P(v)$ together. If that is more than $16 \epsilon$ of the mass that is left, the engine
+is asked for the mass of new tokens itself, at the prefixes that matter (:meth:`Tree.imprecise`).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from swor.samplers._tree import Node, Step, use_up
+TOLERANCE = math.log(16.0)
+"""The largest ratio, in logs, of the masses that differences were taken of to the mass that is left."""
 
 
-class Completion(NamedTuple):
-    """A completion that was drawn."""
-
-    log_p: float
-    log_rest: float  # log of the mass that is left of its prompt's completions
-
-
-@dataclass
-class Request:
-    """A completion that is being drawn.
+@dataclass(slots=True)
+class Node:
+    r"""A prefix of tokens.
 
     Attributes:
-        root: of the tree of its prompt.
-        temperature: that the logits are divided by.
-        top_k: the number of tokens that are possible in every step; None for all of them.
+        log_p: of its last token, given those before it.
+        log_new: log of the mass of the tokens that no draw has taken after it.
+        log_whole: log of the mass that ``log_new`` is a difference of, so that its error is relative to it.
+        log_left: log of the fraction of its mass that is left, $\log(1 - \varphi)$.
+        children: the nodes after the tokens that were taken.
     """
 
-    root: Node
-    temperature: float
-    top_k: int | None
-    steps: list[Step] = field(default_factory=list)
-    log_left: Tensor | None = None  # of all tokens in the step that has no token yet, (symbols,)
+    log_p: float = 0.0
+    log_new: float = 0.0
+    log_whole: float = 0.0
+    log_left: float = 0.0
+    children: dict[int, Node] = field(default_factory=dict)
 
-    def process(self, count: int, last: int, logits: Tensor) -> Tensor:
-        """Return the logits of the next token, given that the completion was not drawn before.
+    def take(self, token: int, log_p: float) -> Node:
+        """Return the node after a token, which is a new one if no draw has taken it before."""
+        if token not in self.children:
+            self.children[token] = Node(log_p)
+            self.log_new = log_difference(self.log_new, log_p)
+        return self.children[token]
 
-        Args:
-            count: the number of tokens so far.
-            last: the last of them; anything if there are none.
-            logits: of the model, (symbols,).
-        """
-        self._follow(count, last)
-        self.log_left = self._node().log_left(self._log_probs(logits)).to(logits.dtype)
-        return self.log_left
-
-    def finish(self, tokens: list[int]) -> float:
-        """Mark the completion as drawn, and return its log-probability."""
-        self._follow(len(tokens), tokens[-1])
-        use_up(self.steps, self._node())
-        return sum(step.log_p for step in self.steps)
-
-    def _node(self) -> Node:
-        return self.steps[-1].child if self.steps else self.root
-
-    def _log_probs(self, logits: Tensor) -> Tensor:
-        """Return log-probabilities in double precision, so that those near 0 keep their digits."""
-        logits = logits.double() / self.temperature
-        if self.top_k is not None and self.top_k < len(logits):
-            kept = logits.topk(self.top_k)
-            logits = torch.full_like(logits, -torch.inf).scatter(0, kept.indices, kept.values)
-        return logits.log_softmax(-1)
-
-    def _follow(self, count: int, last: int) -> None:
-        """Take the step to the last token, unless it was taken; an engine may repeat steps."""
-        del self.steps[count:]
-        if count == len(self.steps):
-            return
-        if self.log_left is None or count > len(self.steps) + 1:
-            raise RuntimeError(
-                f"the engine generated {count} tokens of a completion and showed the logits of "
-                f"{len(self.steps)}; expected one token for every step. Turn off what makes several "
-                "tokens at a time, such as speculative decoding."
-            )
-        self.steps.append(self._step(last))
-
-    def _step(self, token: int) -> Step:
-        node, log_left = self._node(), self.log_left
-        if log_left is None or log_left[token] == -torch.inf:
-            raise RuntimeError(
-                f"the engine chose token {token}, all completions with which were drawn before; "
-                "expected it to sample from the logits that it was given."
-            )
-        child = node.children.setdefault(token, Node())
-        others = log_left.double()
-        log_p = float(others[token]) - child.log_rest
-        others[token] = -torch.inf
-        return Step(node, child, log_p, float(others.logsumexp(0)))
+    def update(self) -> None:
+        """Add up what is left, from the children."""
+        below = [child.log_p + child.log_left for child in self.children.values()]
+        self.log_left = log_sum([self.log_new, *below])
 
 
-class Trees:
-    """All trees, by their names."""
+class Tree:
+    """The completions of one prompt."""
 
     def __init__(self) -> None:
-        self.roots: dict[str, Node] = {}
-        self.requests: dict[str, Request] = {}
+        self.root = Node()
 
-    def request(self, settings: dict[str, Any]) -> Request:
-        """Return the request that the settings describe: a new one, or the one that is resumed."""
-        name, draw = settings["tree"], settings["draw"]
-        key = f"{name}/{draw}"
-        if key not in self.requests:
-            root = self.roots.setdefault(name, Node())
-            self.requests[key] = Request(root, settings["temperature"], settings["top_k"])
-        return self.requests[key]
+    @property
+    def log_rest(self) -> float:
+        """The log of the mass of all completions that were not drawn."""
+        return self.root.log_left
 
-    def finish(self, name: str, draw: int, tokens: list[int]) -> Completion | None:
-        """Return the completion that a request has drawn; None if another worker processed its logits."""
-        request = self.requests.pop(f"{name}/{draw}", None)
-        if request is None or request.log_left is None:
-            return None
-        log_p = request.finish(tokens)
-        return Completion(log_p, request.root.log_rest)
+    def add(self, draws: Sequence[tuple[Sequence[int], Sequence[float]]]) -> list[float]:
+        """Mark the completions of a round as drawn, and return their log-probabilities.
 
-    def forget(self, names: list[str]) -> None:
-        """Drop trees, and requests that did not finish."""
-        for name in names:
-            self.roots.pop(name, None)
-            for key in [key for key in self.requests if key.startswith(f"{name}/")]:
-                del self.requests[key]
+        Args:
+            draws: tokens, and log-probabilities of these as the engine drew them from what was left of this
+                tree. A completion may appear several times.
+        """
+        paths = [self._path(tokens, log_probs) for tokens, log_probs in draws]
+        for path in paths:
+            path[-1].log_new = path[-1].log_left = -math.inf
+            for node in reversed(path[:-1]):
+                node.update()
+        return [math.fsum(node.log_p for node in path) for path in paths]
+
+    def _path(self, tokens: Sequence[int], log_probs: Sequence[float]) -> list[Node]:
+        """Return the nodes of a completion, the root first; what is left is that before the round."""
+        path = [self.root]
+        for token, log_prob in zip(tokens, log_probs, strict=True):
+            path.append(path[-1].take(token, log_prob + path[-1].log_left))
+        return path
+
+    def imprecise(self) -> list[tuple[int, ...]]:
+        """Return prefixes at which the mass of new tokens has to be measured; none if all is precise."""
+        found = [
+            (log_reach + node.log_whole, prefix) for log_reach, node, prefix in self._doubtful()
+        ]
+        allowed = self.log_rest + TOLERANCE
+        if log_sum([error for error, _ in found]) <= allowed:
+            return []
+        each = allowed - math.log(len(found))
+        return [prefix for error, prefix in found if error >= each]
+
+    def set_new(self, prefix: Sequence[int], log_new: float) -> None:
+        """Set the mass of the tokens that no draw has taken after a prefix, as the engine measured it."""
+        path = [self.root]
+        for token in prefix:
+            path.append(path[-1].children[token])
+        path[-1].log_new = path[-1].log_whole = log_new
+        for node in reversed(path):
+            node.update()
+
+    def taken(self, prefix: Sequence[int]) -> list[int]:
+        """Return the tokens that draws have taken after a prefix."""
+        node = self.root
+        for token in prefix:
+            node = node.children[token]
+        return list(node.children)
+
+    def _doubtful(self) -> Iterator[tuple[float, Node, tuple[int, ...]]]:
+        """Yield the nodes whose own difference is small, with the log of the probability of reaching them."""
+        todo: list[tuple[float, Node, tuple[int, ...]]] = [(0.0, self.root, ())]
+        while todo:
+            log_reach, node, prefix = todo.pop()
+            if node.children and node.log_whole > node.log_new + TOLERANCE:
+                yield log_reach, node, prefix
+            for token, child in node.children.items():
+                if child.children:
+                    todo.append((log_reach + child.log_p, child, (*prefix, token)))
 
 
-TREES = Trees()  # one object per process, because the engine makes the objects that use it
+def log_sum(terms: Sequence[float]) -> float:
+    """Return the log of a sum, given the logs of its terms."""
+    most = max(terms, default=-math.inf)
+    if most == -math.inf:
+        return most
+    return most + math.log(math.fsum(math.exp(term - most) for term in terms))
+
+
+def log_difference(a: float, b: float) -> float:
+    r"""Return $\log(e^a - e^b)$, and −inf where rounding makes b the larger one."""
+    return a + math.log(-math.expm1(b - a)) if b < a else -math.inf

@@ -1,28 +1,33 @@
 """Distinct completions of prompts from a running engine, whose number need not be known in advance.
 
-Every draw is one request per prompt to the engine, whose cache of prefixes avoids repeated computation.
-A logits processor keeps the tree of all draws (:mod:`swor.samplers._tree`) and leaves them out, so that no
-token is spent on a completion that was drawn before.
+They are drawn in rounds (:class:`swor.DistinctRounds`). The first round is an ordinary request for n
+completions of every prompt. Requests of later rounds carry the tree of all draws with them, and a logits
+processor leaves these out. So no part of the engine keeps anything, and all requests of a round run beside
+each other.
 """
 
 from __future__ import annotations
 
-import uuid
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_k
-from swor.integrations.vllm._trees import Completion
+from swor._checks import check_k
+from swor.integrations.vllm._rows import NOTHING, TAKEN, TEMPERATURE, TOP_K, TREE
+from swor.integrations.vllm._trees import Tree
+from swor.integrations.vllm._wire import encode
 from swor.integrations.vllm.engine import Prompt, check_engine, check_settings, own_pad_token_id
-from swor.samplers._distinct import threshold, to_sample
-from swor.samplers._tables import DistinctValues
+from swor.integrations.vllm.server import Server
+from swor.samplers.rounds import DistinctRounds
 from swor.types import Sample
 
 if TYPE_CHECKING:
-    from vllm import LLM, SamplingParams
+    from vllm import LLM, RequestOutput, SamplingParams
+
+Tokens = tuple[int, ...]
 
 
 class DistinctCompletions:
@@ -31,16 +36,15 @@ class DistinctCompletions:
     The engine has to be made with ``ENGINE``, which loads the logits processor::
 
         llm = vllm.LLM(model, **swor.integrations.vllm.ENGINE)
-        with DistinctCompletions(llm, prompts, max_new_tokens=64) as completions:
-            completions.draw(8)
-            completions.draw(8)  # eight others
-            sample = completions.sample()
+        completions = DistinctCompletions(llm, prompts, max_new_tokens=64)
+        completions.draw(8)
+        completions.draw(8)  # eight others
+        sample = completions.sample()
 
-    The weights of the model must not change between draws. Leaving the context, or :meth:`close`, makes
-    the engine forget the trees.
+    The weights of the model must not change between draws.
 
     Args:
-        llm: the engine.
+        llm: the engine, or a :class:`swor.integrations.vllm.Server`.
         prompts: one or more, each a text or a list of token ids.
         max_new_tokens: the largest number of tokens of a completion.
         temperature: that the logits are divided by.
@@ -55,7 +59,7 @@ class DistinctCompletions:
 
     def __init__(
         self,
-        llm: LLM,
+        llm: LLM | Server,
         prompts: Sequence[Prompt],
         *,
         max_new_tokens: int,
@@ -68,32 +72,46 @@ class DistinctCompletions:
         check_engine(llm)
         check_settings(prompts, max_new_tokens, temperature, top_k)
         self.llm, self.generator, self.max_new_tokens = llm, generator, max_new_tokens
-        self.prompts = [p if isinstance(p, str) else {"prompt_token_ids": list(p)} for p in prompts]
+        self.temperature, self.top_k = float(temperature), top_k or 0
         self.pad = own_pad_token_id(llm) if pad_token_id is None else pad_token_id
         self.stop_token_ids, self.tokens = list(stop_token_ids), 0
-        self._settings = {"temperature": float(temperature), "top_k": top_k}
-        self._names = [uuid.uuid4().hex for _ in prompts]
-        self._value: list[Tensor] = []  # for every draw, (batch, max_new_tokens)
-        self._log_p: list[Tensor] = []  # for every draw, (batch,)
-        self._kappa: Tensor | None = None
-        self.log_rest = torch.zeros(len(prompts), dtype=torch.float64)
+        self._prompts: list[Any] = [
+            p if isinstance(p, str) else {"prompt_token_ids": list(p)} for p in prompts
+        ]
+        self._trees = [Tree() for _ in prompts]
+        self._drawn: DistinctRounds[Tokens] = DistinctRounds(
+            self._round, len(prompts), log_rest=self._log_rest, generator=generator
+        )
 
     @property
     def k(self) -> int:
         """The number of completions of every prompt."""
-        return len(self._value)
+        return self._drawn.k
 
-    def draw(self, n: int = 1) -> None:
+    @property
+    def rounds(self) -> int:
+        """The number of rounds so far."""
+        return self._drawn.rounds
+
+    @property
+    def log_rest(self) -> Tensor:
+        """The log of the mass of the completions that were not drawn, (batch,), in float64."""
+        return self._drawn.log_rest
+
+    @property
+    def token_ids(self) -> list[list[Tokens]]:
+        """The completions of every prompt in the order drawn, without padding."""
+        return [list(row) for row in self._drawn.outcomes]
+
+    def draw(self, n: int = 1, *, allow_fewer: bool = False) -> None:
         """Draw n more completions of every prompt.
 
         Args:
-            n: the number of completions; an error if a prompt has fewer that were not drawn yet.
+            n: the number of completions. It is an error if a prompt has fewer left.
+            allow_fewer: whether a prompt may have fewer left. All of them are then drawn, and
+                :meth:`sample` fills the places that are left over with padding and the log-probability −inf.
         """
-        check_count("n", n)
-        for _ in range(n):
-            self._check_left()
-            outputs = self.llm.generate(self.prompts, self._parameters(), use_tqdm=False)
-            self._add([list(output.outputs[0].token_ids) for output in outputs])
+        self._drawn.draw(n, allow_fewer=allow_fewer)
 
     def sample(self) -> Sample:
         """Return all completions so far, in the order drawn.
@@ -104,77 +122,93 @@ class DistinctCompletions:
             and carries no gradient: give ``Weights.loss`` the log-probabilities of the model that is
             trained, for instance by :func:`swor.integrations.transformers.completion_log_probs`.
         """
-        if not self._value:
-            raise ValueError("there is no completion yet; expected at least one. Call draw first.")
-        log_p = torch.stack(self._log_p, dim=-1)
-        if self._kappa is None:
-            self._kappa = threshold(log_p, self.log_rest, self.generator)
-        value = torch.stack(self._value, dim=1)
-        return to_sample(DistinctValues(value, log_p, self.log_rest, self._kappa), log_p.float())
+        sample = self._drawn.sample()
+        value = torch.full((*sample.log_p.shape, self.max_new_tokens), self.pad)
+        for row, completions in zip(value, self._drawn.outcomes, strict=True):
+            for place, tokens in zip(row, completions, strict=False):
+                place[: len(tokens)] = torch.tensor(tokens)
+        return dataclasses.replace(sample, value=value)
 
-    def close(self) -> None:
-        """Make the engine forget the trees."""
-        self.llm.collective_rpc("swor_forget", args=(self._names,))
+    def _round(
+        self, missing: Sequence[int], drawn: Sequence[Sequence[Tokens]]
+    ) -> list[list[tuple[Tokens, float]]]:
+        """Draw as many completions as are missing, at once, from what is left of every prompt."""
+        chosen = [i for i, m in enumerate(missing) if m > 0]
+        outputs = self._generate(chosen, [self._parameters(i, missing[i]) for i in chosen])
+        pairs: list[list[tuple[Tokens, float]]] = [[] for _ in missing]
+        for i, output in zip(chosen, outputs, strict=True):
+            self._prompts[i] = {"prompt_token_ids": list(output.prompt_token_ids)}
+            found = sorted(output.outputs, key=lambda completion: completion.index)
+            draws = [(tuple(x.token_ids), _chosen_log_probs(x.logprobs)) for x in found]
+            self.tokens += sum(len(tokens) for tokens, _ in draws)
+            log_p = self._trees[i].add(draws)
+            pairs[i] = [(tokens, p) for (tokens, _), p in zip(draws, log_p, strict=True)]
+        return pairs
 
-    def __enter__(self) -> DistinctCompletions:
-        return self
+    def _log_rest(self, drawn: Sequence[Sequence[Tokens]]) -> list[float]:
+        """Return what is left of every prompt, after measurements where the trees are imprecise."""
+        while places := [
+            (i, prefix) for i, tree in enumerate(self._trees) for prefix in tree.imprecise()
+        ]:
+            prompts = [self._prompts[i]["prompt_token_ids"] + list(prefix) for i, prefix in places]
+            outputs = self.llm.generate(
+                [{"prompt_token_ids": prompt} for prompt in prompts],
+                [self._probe(self._trees[i].taken(prefix)) for i, prefix in places],
+                use_tqdm=False,
+            )
+            for (i, prefix), output in zip(places, outputs, strict=True):
+                answer = output.outputs[0].logprobs[0]
+                log_new = answer[1].logprob - answer[0].logprob
+                self._trees[i].set_new(prefix, log_new if log_new > NOTHING else -torch.inf)
+        return [tree.log_rest for tree in self._trees]
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def _generate(
+        self, chosen: Sequence[int], parameters: Sequence[SamplingParams]
+    ) -> list[RequestOutput]:
+        prompts = [self._prompts[i] for i in chosen]
+        outputs: list[RequestOutput] = self.llm.generate(prompts, parameters, use_tqdm=False)
+        return outputs
 
-    def _parameters(self) -> list[SamplingParams]:
-        """Return the parameters of one request per prompt."""
+    def _parameters(self, i: int, n: int) -> SamplingParams:
+        """Return the parameters of a request for n completions of a prompt, from what is left of it."""
         from vllm import SamplingParams
 
-        seeds: list[int | None] = [None] * len(self.prompts)
+        seed, tree = None, self._trees[i]
         if self.generator is not None:
-            seeds = torch.randint(2**62, (len(seeds),), generator=self.generator).tolist()
-        return [
-            SamplingParams(
-                max_tokens=self.max_new_tokens,
-                seed=seed,
-                stop_token_ids=self.stop_token_ids,
-                detokenize=False,
-                extra_args={"swor": {"tree": name, "draw": self.k, **self._settings}},
-            )
-            for name, seed in zip(self._names, seeds, strict=True)
-        ]
+            seed = int(torch.randint(2**62, (), generator=self.generator))
+        return SamplingParams(
+            n=n,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            max_tokens=self.max_new_tokens,
+            seed=seed,
+            stop_token_ids=self.stop_token_ids,
+            detokenize=False,
+            logprobs=0,
+            flat_logprobs=True,
+            extra_args={TREE: encode(tree)} if tree.root.children else None,
+        )
 
-    def _add(self, drawn: list[list[int]]) -> None:
-        calls = [(name, self.k, t) for name, t in zip(self._names, drawn, strict=True)]
-        completions = self._finish(calls)
-        value = torch.full((len(drawn), self.max_new_tokens), self.pad, dtype=torch.long)
-        for row, tokens in zip(value, drawn, strict=True):
-            row[: len(tokens)] = torch.tensor(tokens)
-            self.tokens += len(tokens)
-        self._value.append(value)
-        self._log_p.append(torch.tensor([c.log_p for c in completions], dtype=torch.float64))
-        self.log_rest = torch.tensor([c.log_rest for c in completions], dtype=torch.float64)
-        self._kappa = None
+    def _probe(self, taken: Sequence[int]) -> SamplingParams:
+        """Return the parameters of a request that measures the mass of all other tokens."""
+        from vllm import SamplingParams
 
-    def _finish(self, calls: list[tuple[str, int, list[int]]]) -> list[Completion]:
-        """Return the completions from a worker that processed the logits."""
-        answers = self.llm.collective_rpc("swor_finish", args=(calls,))
-        seen = [answer for answer in answers if None not in answer]
-        if not seen:
-            raise RuntimeError(
-                "no worker of the engine saw the logits of the requests; expected an engine made with "
-                "LLM(model, **swor.integrations.vllm.ENGINE)."
-            )
-        return [Completion(*completion) for completion in seen[0]]
+        settings = {TEMPERATURE: self.temperature, TOP_K: self.top_k}
+        return SamplingParams(
+            max_tokens=1,
+            detokenize=False,
+            logprobs=2,
+            extra_args={TAKEN: list(taken), **settings},
+        )
 
-    def _check_left(self) -> None:
-        exhausted = self.log_rest == -torch.inf
-        if bool(exhausted.any()):
-            raise ValueError(
-                f"prompt {int(exhausted.long().argmax())} has only {self.k} different completions, and "
-                "all of them were drawn; expected more of every prompt. Draw fewer, or give it to a "
-                "DistinctCompletions of its own."
-            )
+
+def _chosen_log_probs(given: Any) -> list[float]:
+    """Return the log-probabilities of the tokens that were drawn, which come first of those of a step."""
+    return [given.logprobs[start] for start in given.start_indices]
 
 
 def sample_completions(
-    llm: LLM,
+    llm: LLM | Server,
     prompts: Sequence[Prompt],
     *,
     k: int,
@@ -183,18 +217,19 @@ def sample_completions(
     top_k: int | None = None,
     stop_token_ids: Sequence[int] = (),
     pad_token_id: int | None = None,
+    allow_fewer: bool = False,
     generator: torch.Generator | None = None,
 ) -> Sample:
     r"""Draw $k$ different completions of every prompt, a sample without replacement from a vLLM engine.
 
     Use it in place of :func:`swor.integrations.transformers.sample_completions` for a model that an engine
-    serves. All other arguments are those of :class:`DistinctCompletions`.
+    serves. All other arguments are those of :class:`DistinctCompletions` and of its ``draw``.
 
     Returns:
         A sample as that of :meth:`DistinctCompletions.sample`.
     """
     check_k(k)
-    with DistinctCompletions(
+    completions = DistinctCompletions(
         llm,
         prompts,
         max_new_tokens=max_new_tokens,
@@ -203,6 +238,6 @@ def sample_completions(
         stop_token_ids=stop_token_ids,
         pad_token_id=pad_token_id,
         generator=generator,
-    ) as completions:
-        completions.draw(k)
-        return completions.sample()
+    )
+    completions.draw(k, allow_fewer=allow_fewer)
+    return completions.sample()

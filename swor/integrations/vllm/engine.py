@@ -13,29 +13,27 @@ if TYPE_CHECKING:
 Prompt = str | Sequence[int]  # text, or token ids
 
 PROCESSOR = "swor.integrations.vllm._processor:DistinctProcessor"
-WORKER = "swor.integrations.vllm._processor.TreeWorker"
-ENGINE: dict[str, Any] = {"logits_processors": [PROCESSOR], "worker_extension_cls": WORKER}
+LOGPROBS = (
+    "processed_logprobs"  # the log-probabilities of the distribution that tokens are drawn from
+)
+ENGINE: dict[str, Any] = {"logits_processors": [PROCESSOR], "logprobs_mode": LOGPROBS}
+LOWEST_TEMPERATURE = 0.01  # vLLM replaces lower ones by this one
 
 
 def check_engine(llm: LLM) -> None:
-    """Check that the engine has the processor, and generates one token at a time in one place."""
+    """Check that the engine has the processor, and generates one token at a time."""
     config = llm.llm_engine.vllm_config
-    processors = config.model_config.logits_processors or ()
-    if PROCESSOR not in processors or not config.parallel_config.worker_extension_cls:
+    model = config.model_config
+    if PROCESSOR not in (model.logits_processors or ()) or model.logprobs_mode != LOGPROBS:
         raise ValueError(
-            "the engine was made without swor's logits processor and calls to workers; expected "
+            f"the engine has the logits processors {model.logits_processors} and returns "
+            f"{model.logprobs_mode}; expected swor's processor and {LOGPROBS}. Make it with "
             "LLM(model, **swor.integrations.vllm.ENGINE)."
         )
     if config.speculative_config is not None:
         raise ValueError(
             "the engine uses speculative decoding, which accepts tokens by the logits of another "
             "model; expected none. Leave out speculative_config."
-        )
-    replicas = config.parallel_config.data_parallel_size
-    if replicas != 1:
-        raise ValueError(
-            f"the engine has {replicas} replicas of the model, and requests of one prompt may reach "
-            "any of them; expected data_parallel_size=1. Use one engine for each part of the prompts."
         )
 
 
@@ -48,9 +46,10 @@ def check_settings(
             f"prompts is {prompts!r}; expected a list of one or more, each a text or token ids."
         )
     check_count("max_new_tokens", max_new_tokens)
-    if not temperature > 0.0:
+    if not temperature >= LOWEST_TEMPERATURE:
         raise ValueError(
-            f"temperature is {temperature}; expected more than 0. There is only one greedy completion."
+            f"temperature is {temperature}; expected at least {LOWEST_TEMPERATURE}, the lowest that vLLM "
+            "samples at. There is only one greedy completion."
         )
     if top_k is not None:
         check_count("top_k", top_k)

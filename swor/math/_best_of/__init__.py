@@ -1,8 +1,11 @@
 """The best of several draws, given a sample without replacement, which all methods take as ``Draws``."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor
+
+Terms = Mapping[int, float]  # numbers of draws, and the share of the best of each in a sum
 
 
 class Draws(NamedTuple):
@@ -16,4 +19,4 @@ class Draws(NamedTuple):
     log_q: Tensor  # (*batch, k), of the distribution sampled from, finite
     log_rest: Tensor  # (*batch,), finite
     covered: Tensor  # (*batch,), where nothing is left outside the sample
-    enough: Tensor  # (*batch,), where one more outcome than draws leaves room for the baseline
+    room: Tensor  # (*batch,), how many draws the sample has room for; the baseline needs one more

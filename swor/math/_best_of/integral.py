@@ -23,7 +23,8 @@ $$E[1\{x_{n+1} = s\} f(x_1, \dots, x_{n+1}) \mid S] \to n! [x^n] \, e^{p_s x} P_
 $$E[1\{x_{n+1} = s\} f(x_1, \dots, x_n) \mid S] \to n! [x^n] \, \Bigl( \sum_{j<s} f_j P_{j-1} (b_j - 1)
 + P_{s-1} \bigl( f_s (e^{p_s x} - 1) + e^{p_s x} R_{s+1} \bigr) \Bigr).$$
 
-Series are extended by one factor at a time, and none is divided by another. Cost $O(m^2 k)$ per node.
+Series are extended by one factor at a time, and none is divided by another. Cost $O(m^2 k)$ per node. A sum
+over several numbers of draws reads several coefficients of the same series, those of the largest number.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_inspect
-from swor.math._best_of import Draws
+from swor.math._best_of import Draws, Terms
 from swor.math._integral import integrand, nodes_for
 
 LARGEST_PART = 2**22  # numbers in the series that are kept for a part of the batch
@@ -132,81 +133,101 @@ def parts(draws: Draws, f: Tensor, m: int) -> list[tuple[Draws, Tensor]]:
     return [(Draws(*part[:-1]), part[-1]) for part in split]
 
 
-def sums(draws: Draws, f: Tensor, m: int, *, gradient: bool) -> tuple[Tensor, Tensor]:
+def sums(draws: Draws, f: Tensor, terms: Terms, *, gradient: bool) -> tuple[Tensor, Tensor]:
     """As :func:`swor.math._best_of.subsets.sums`."""
-    found = [_sums(*part, m, gradient) for part in parts(draws, f, m)]
+    found = [_sums(*part, terms, gradient) for part in parts(draws, f, max(terms))]
     weight, coefficient = (torch.cat(x).reshape(f.shape) for x in zip(*found, strict=True))
     return weight, coefficient
 
 
-def _sums(draws: Draws, f: Tensor, m: int, gradient: bool) -> tuple[Tensor, Tensor]:
-    factors, f = factors_of(draws, m, left_out=m + 1), f.mT.unsqueeze(-1)
-    baseline = _Baseline(draws.enough.unsqueeze(-1), m * torch.exp(-factors.log_x), m)
-    prefix = _prefixes(factors, f, baseline, gradient=gradient)
-    weight = _integrate(prefix.weight, factors.weight(m))
+def _sums(draws: Draws, f: Tensor, terms: Terms, gradient: bool) -> tuple[Tensor, Tensor]:
+    most = max(terms)
+    factors, f = factors_of(draws, most, left_out=most + 1), f.mT.unsqueeze(-1)
+    powers = _powers(factors, terms, draws.room.unsqueeze(-1))
+    prefix = _prefixes(factors, f, powers, gradient=gradient)
+    weight = _integrate(prefix.weight)
     if not gradient:
         return weight, weight
-    return weight, _integrate(_coefficients(factors, f, baseline, prefix), factors.weight(m))
+    return weight, _integrate(_coefficients(factors, f, powers, prefix))
 
 
-class _Baseline(NamedTuple):
-    """The power of x for the baseline: m, or m − 1 where the sample has no room for another draw."""
+Powers = dict[int, Tensor]  # the weights, (batch, nodes), of some powers of x in a series
 
-    enough: Tensor  # (batch, 1)
-    scale: Tensor  # (batch, nodes), the weight of the power m in units of the power m − 1
-    m: int
 
-    def of(self, series: Tensor) -> Tensor:
-        """The coefficient of a series, (batch, nodes)."""
-        return torch.where(self.enough, self.scale * series[self.m], series[self.m - 1])
+class _Powers(NamedTuple):
+    """The powers that are read; the factor of the draw whose score is taken has one power more."""
 
-    def of_product(self, series: Tensor, other: Tensor) -> Tensor:
-        """The coefficient of the product of two series, (batch, nodes)."""
-        full = (series * other.flip(0)).sum(0)
-        fewer = (series[:-1] * other[:-1].flip(0)).sum(0)
-        return torch.where(self.enough, self.scale * full, fewer)
+    most: int  # the largest power
+    value: Powers
+    gain: Powers
+    baseline: Powers
+
+
+def _powers(factors: Factors, terms: Terms, room: Tensor) -> _Powers:
+    """The powers of all terms; the baseline has m draws, or m − 1 where there is no room for another."""
+    value = {m: share * factors.weight(m) for m, share in terms.items()}
+    gain = {m - 1: weight for m, weight in value.items()}
+    baseline: Powers = {}
+    for m, weight in value.items():
+        more_draws = m * torch.exp(-factors.log_x) * weight
+        for power, part in (
+            (m, torch.where(room > m, more_draws, 0.0)),
+            (m - 1, torch.where(room > m, 0.0, weight)),
+        ):
+            baseline[power] = baseline[power] + part if power in baseline else part
+    return _Powers(max(terms), value, gain, baseline)
+
+
+def _of(powers: Powers, series: Tensor) -> Tensor:
+    """The weighted sum of coefficients of a series, (batch, nodes)."""
+    return torch.stack([weight * series[n] for n, weight in powers.items()]).sum(0)
+
+
+def _of_product(powers: Powers, series: Tensor, other: Tensor) -> Tensor:
+    """The weighted sum of coefficients of the product of two series, (batch, nodes)."""
+    found = [
+        weight * (series[: n + 1] * other[: n + 1].flip(0)).sum(0) for n, weight in powers.items()
+    ]
+    return torch.stack(found).sum(0)
 
 
 class _Prefixes(NamedTuple):
     """Sums over the draws up to each outcome, each a list over the outcomes."""
 
     weight: list[Tensor]  # (batch, nodes), of the best draw being s
-    including: list[Tensor]  # (m + 1, batch, nodes), e^{p_s x} P_{s-1}
+    including: list[Tensor]  # (largest power + 1, batch, nodes), e^{p_s x} P_{s-1}
     lost: list[Tensor]  # (batch, nodes), the part of the baseline where s or one below is the best
 
 
-def _prefixes(factors: Factors, f: Tensor, baseline: _Baseline, *, gradient: bool) -> _Prefixes:
-    m, prefix = baseline.m, constant(torch.ones_like(factors.log_f), baseline.m)
+def _prefixes(factors: Factors, f: Tensor, powers: _Powers, *, gradient: bool) -> _Prefixes:
+    prefix = constant(torch.ones_like(factors.log_f), powers.most)
     lower = torch.zeros_like(factors.log_f)
     found = _Prefixes([], [], [])
     for value, first, again in zip(f, factors.first, factors.again, strict=True):
         added = more(again, prefix)
-        found.weight.append(first * added[m])
+        found.weight.append(first * _of(powers.value, added))
         if gradient:
             found.including.append(prefix + again * added)
-            drawn = baseline.of(added)
+            drawn = _of(powers.baseline, added)
             found.lost.append(lower + value * again * drawn)
             lower = lower + value * first * drawn
         prefix = prefix + first * added
     return found
 
 
-def _coefficients(
-    factors: Factors, f: Tensor, baseline: _Baseline, prefix: _Prefixes
-) -> list[Tensor]:
-    m = baseline.m
+def _coefficients(factors: Factors, f: Tensor, powers: _Powers, prefix: _Prefixes) -> list[Tensor]:
     suffix = torch.zeros_like(prefix.including[0])
     coefficients = []
     for s in reversed(range(len(f))):
         including = prefix.including[s]
-        known = suffix + constant(f[s].expand_as(factors.log_f), m)
-        gain = (including[:m] * known[:m].flip(0)).sum(0)
-        loss = prefix.lost[s] + baseline.of_product(including, suffix)
+        known = suffix + constant(f[s].expand_as(factors.log_f), powers.most)
+        gain = _of_product(powers.gain, including, known)
+        loss = prefix.lost[s] + _of_product(powers.baseline, including, suffix)
         coefficients.append(factors.first[s] * (gain - loss))
         suffix = suffix + factors.first[s] * more(factors.again[s], known)
     return coefficients[::-1]
 
 
-def _integrate(values: list[Tensor], weight: Tensor) -> Tensor:
-    """From values (batch, nodes) of each of the k outcomes to (batch, k)."""
-    return (torch.stack(values, dim=-2) * weight.unsqueeze(-2)).sum(-1)
+def _integrate(values: list[Tensor]) -> Tensor:
+    """From values (batch, nodes) of each of the k outcomes, with their weights, to (batch, k)."""
+    return torch.stack(values, dim=-2).sum(-1)

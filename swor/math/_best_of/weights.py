@@ -29,9 +29,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math._best_of import Draws, integral, subsets
+from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
-from swor.math._interface import OVERWHELMING
+from swor.math._logspace import LOG_EVERYTHING
 from swor.math.ratios import complete
 
 Method = Literal["auto", "subsets", "integral"]
@@ -53,27 +53,29 @@ def best_of_weights(
     log_q: Tensor,
     log_rest: Tensor | None,
     f: Tensor,
-    m: int,
+    m: int | Terms,
     *,
     log_p: Tensor | None = None,
     gradient: bool = True,
     method: Method = "auto",
 ) -> BestOfWeights:
-    r"""$w_s$ and $c_s$ of the largest of $m$ draws, in working precision.
+    r"""$w_s$ and $c_s$ of the largest of $m$ draws, or of a sum over several $m$, in working precision.
 
     Args:
         log_q: log-probabilities of the sampled outcomes, (*batch, k), −inf for an impossible one.
         log_rest: log of the mass outside the sample, (*batch,); None means log(1 − Σq).
         f: the value of every outcome, (*batch, k).
-        m: the number of draws, at most the number of possible outcomes in the sample.
+        m: the number of draws, at most the number of possible outcomes in the sample; or several of them,
+            each with its share.
         log_p: log-probabilities of the target, if it is not the distribution sampled from.
         gradient: whether the coefficients are wanted.
         method: "subsets", a sum over the subsets of the sample, O(m k 2^k), for k ≤ 16; "integral", power
             series at the nodes of a quadrature, O(m² k) for each node; "auto" chooses the faster one.
     """
-    draws, f, order = prepare(log_q, log_rest, f, m, log_p)
+    terms = {m: 1.0} if isinstance(m, int) else m
+    draws, f, order = prepare(log_q, log_rest, f, max(terms), log_p)
     module = METHODS[choose(method, f.shape[-1])]
-    weight, coefficient = module.sums(draws, f, m, gradient=gradient)
+    weight, coefficient = module.sums(draws, f, terms, gradient=gradient)
     back = order.argsort(-1)
     return BestOfWeights(weight.gather(-1, back), coefficient.gather(-1, back))
 
@@ -106,13 +108,13 @@ def prepare(
     order = ascending(f, full)
     f, full, target = (x.gather(-1, order) for x in (f.to(full.dtype), full, target))
     impossible, covered = full == -torch.inf, rest == -torch.inf
-    enough = covered | (impossible.logical_not().sum(-1) > m)
+    possible = impossible.logical_not().sum(-1)
     draws = Draws(
         log_p=target.masked_fill(impossible, -torch.inf),
-        log_q=full.masked_fill(impossible, OVERWHELMING),
+        log_q=full.masked_fill(impossible, LOG_EVERYTHING),
         log_rest=rest.masked_fill(covered, 0.0),
         covered=covered,
-        enough=enough,
+        room=possible.masked_fill(covered, m + 1),
     )
     return draws, f, order
 

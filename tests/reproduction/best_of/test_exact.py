@@ -22,6 +22,11 @@ def test_the_committed_table_is_computed(tmp_path: Path, monkeypatch: pytest.Mon
     committed = committed[committed["k"] < 5].reset_index(drop=True)
     pd.testing.assert_frame_equal(pd.read_csv(out / "variances.csv"), committed, rtol=1e-9)
     assert (out / "best_of.png").exists()
+    successes = pd.read_csv(COMMITTED.parent / "log_success.csv")
+    few = successes[successes["k"] < 5].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_csv(out / "log_success.csv"), few, rtol=1e-9)
+    page = (COMMITTED.parent / "log_success.md").read_text(encoding="utf-8")
+    assert page == exact.success_table(successes)
 
 
 def test_the_variance_of_a_value_is_that_of_the_best_of_m() -> None:
@@ -37,6 +42,9 @@ def test_the_variance_of_a_value_is_that_of_the_best_of_m() -> None:
 
 
 @pytest.mark.parametrize("column", ["value_variance", "gradient_variance"])
-def test_distinct_samples_have_the_lowest_variance(column: str) -> None:
-    table = pd.read_csv(COMMITTED).pivot(index=["entropy", "k"], columns="estimator", values=column)
+@pytest.mark.parametrize("name", ["variances.csv", "log_success.csv"])
+def test_distinct_samples_have_the_lowest_variance(name: str, column: str) -> None:
+    table = pd.read_csv(COMMITTED.parent / name).pivot(
+        index=["entropy", "k"], columns="estimator", values=column
+    )
     assert (table.drop(columns="distinct").min(axis=1) > table["distinct"]).all()

@@ -21,7 +21,9 @@ from reproduction.claims.command import (
     ClaimsSettings,
     claims,
     committed,
+    criteria,
     insert,
+    verdicts,
 )
 from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import print_findings
@@ -82,15 +84,15 @@ def test_the_terminal_shows_criterion_number_and_verdict(table: Path) -> None:
 
 def test_a_page_without_markers_is_an_error() -> None:
     with pytest.raises(UserError, match="Add them"):
-        insert(f"a {BEGIN} b", [])
+        insert(f"a {BEGIN} b", "")
 
 
-def test_the_page_of_the_results_is_that_of_the_list_and_the_tables() -> None:
-    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+def test_the_pages_of_the_results_are_those_of_the_list_and_the_tables() -> None:
     findings = evaluate(CLAIMS, committed(RESULTS))
     assert {finding.verdict for finding in findings} <= {"agrees", "differs", "undecided"}
-    expected = insert(page, findings)
-    assert page == expected, "run python -m reproduction claims, and commit results/README.md"
+    for name, table in (("README.md", verdicts(findings)), ("details.md", criteria(findings))):
+        page = (RESULTS / name).read_text(encoding="utf-8")
+        assert page == insert(page, table), f"run python -m reproduction claims, and commit {name}"
 
 
 def test_every_committed_table_is_used() -> None:
@@ -98,10 +100,13 @@ def test_every_committed_table_is_used() -> None:
     assert used == set(COMMITTED)
 
 
-def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "README.md").write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
+def test_the_command_writes_the_pages(tmp_path: Path) -> None:
+    for name in ("README.md", "details.md"):
+        (tmp_path / name).write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
     claims(ClaimsSettings(tmp_path))
-    page = (tmp_path / "README.md").read_text()
-    assert "stale" not in page
-    assert page.startswith("before\n") and page.endswith("\nafter\n")
+    page, details = ((tmp_path / name).read_text() for name in ("README.md", "details.md"))
+    for text in (page, details):
+        assert "stale" not in text
+        assert text.startswith("before\n") and text.endswith("\nafter\n")
     assert page.count("not measured |") == len(CLAIMS)
+    assert all(claim.criterion in details and claim.criterion not in page for claim in CLAIMS)

@@ -135,6 +135,15 @@ def test_the_most_confident_policy_counts(ratio: float, decision: str) -> None:
     assert "40%" in number
 
 
+@pytest.mark.parametrize(
+    ("gap", "decision"), [(0.1, "agrees"), (0.2, "undecided"), (0.3, "differs")]
+)
+def test_a_few_distinct_tours_are_compared_with_many(gap: float, decision: str) -> None:
+    rows = [("distinct", 4, gap, 0.01), ("sampling", 16, 0.2, 0.01), ("sampling", 4, 9.0, 0.01)]
+    growth = pd.DataFrame(rows, columns=["method", "k", "gap", "gap_error"])
+    assert criteria.fewer_tours(growth, few=4, many=16)[1] == decision
+
+
 def test_a_run_that_misses_the_target_counts_as_its_length() -> None:
     rows = [("unordered_set", 100.0, 400), ("unordered_set", 110.0, 400)]
     rows += [("rloo", float("nan"), 400), ("rloo", 390.0, 400)]

@@ -114,3 +114,27 @@ def test_runs_given_twice_or_just_begun_are_refused(
         (run / "metrics.jsonl").write_text("".join(begun))
         assert main([command, str(run), *out]) == 1
         assert re.search("has just begun|was not validated", capsys.readouterr().err)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ["unordered_set", "rloo"])
+def test_a_run_is_trained_for_the_log_of_success(tmp_path: Path, estimator: str) -> None:
+    out = tmp_path / "run"
+    options = ["--estimator", estimator, "--reward", "exact", "--k", "4", "--log-success", "3"]
+    assert main(["lm", *TINY, *options, "--epochs", "1", "--out", str(out)]) == 0
+    assert read_records(out, "valid")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (["--log-success", "2"], "expected no best_of and --reward exact"),
+        (["--log-success", "5", "--reward", "exact"], "expected an order from 1 to k"),
+        (["--log-success", "2", "--reward", "exact", "--estimator", "rloo"], "of k - 1 for rloo"),
+    ],
+)
+def test_an_order_that_cannot_be_estimated_is_refused(
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lm", "--k", "4", *given]) == 1
+    assert message in capsys.readouterr().err

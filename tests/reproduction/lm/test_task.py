@@ -22,6 +22,21 @@ def test_statistics_count_duplicates_and_groups_without_signal():
 
 
 @pytest.mark.parametrize("estimator", ["unordered_set", "rloo"])
+def test_the_loss_estimates_the_log_of_success_up_to_its_order(estimator):
+    """Against log P up to the order 2, where one completion of 10 or so is right."""
+    sizes = {"digits": 1, "base": 2, "width": 8, "heads": 1, "layers": 1}
+    task = SortingTask(LMSettings(estimator=estimator, k=3, reward="exact", log_success=2, **sizes))
+    prompt = torch.tensor([[1, task.problem.separator]])
+    failure = 1.0 - completion_log_probs(task.model, prompt, task.problem.answers(prompt)).exp()
+    exact, weights = (failure + failure**2 / 2).sum(), list(task.model.parameters())
+    truth = torch.cat([g.flatten() for g in torch.autograd.grad(exact, weights)])
+    loss, _ = task.loss(prompt.expand(4000, -1), seeded("noise"))
+    assert float(loss.detach()) == pytest.approx(float(exact.detach()), abs=0.04)
+    found = torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
+    assert float((found - truth).norm() / truth.norm()) < 0.2
+
+
+@pytest.mark.parametrize("estimator", ["unordered_set", "rloo"])
 def test_the_loss_estimates_the_negative_reward_and_its_gradient(estimator):
     """Against the sum over all completions of one prompt: (2 + 2)^2 of them, ended ones filled up."""
     settings = LMSettings(estimator=estimator, digits=1, base=2, width=8, heads=1, layers=1, k=3)

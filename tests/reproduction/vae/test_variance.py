@@ -224,3 +224,17 @@ def test_an_interrupted_measurement_continues_to_the_same_numbers(
     (part / "variance.csv").write_text("epoch,k\n1,\n")
     with pytest.raises(UserError, match="expected the table that vae-variance wrote"):
         vae_variance(replace(few, out=None, resume=part))
+
+
+def test_a_control_variate_reads_the_image_and_is_trained_on_new_ones() -> None:
+    vae, images = make_vae(DIGITS, 64), load("digits").train
+    settings = VAEVariance(run=Path(), records=10, warm_up=2, warm_up_records=20)
+    draw = Gradient(settings, vae, images, "unordered_set_additive", 3)
+    weights = dict(draw.estimate.named_parameters())
+    assert weights["network.layers.0.weight"].shape[-1] == 64
+    assert weights["network.layers.4.weight"].abs().max() > 0.0  # it was zero before the warm-up
+    fixed = Gradient(replace(settings, warm_up_records=None), vae, images, draw.name, 3)
+    other = dict(fixed.estimate.named_parameters())
+    assert not torch.equal(weights["network.layers.4.bias"], other["network.layers.4.bias"])
+    assert draw(0).isfinite().all()
+    assert len(draw.seconds) == 1

@@ -1,0 +1,51 @@
+"""Every text of the pages of results that is computed from committed tables, and the file that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reproduction.answers import best_of, lm, rl4co, vae, when_it_pays
+from reproduction.harness.folder import RunFolder
+
+ANSWERS: dict[str, Callable[[Path], str]] = {
+    "results/vae/answer.md": vae.answer,
+    "results/vae/summary.md": vae.summary,
+    "results/vae/collapse.md": vae.collapse,
+    "results/vae/curves.md": vae.curves,
+    "results/vae/2-mean-image/curves.md": vae.curves,
+    "results/vae/2-mean-image/differences.md": vae.differences,
+    "results/vae/20-200-epochs/curves.md": vae.curves,
+    "results/vae/20-200-epochs/means.md": vae.late_means,
+    "results/vae/20-k-8-and-binarized/curves.md": vae.curves,
+    "results/lm/answer.md": lm.answer,
+    "results/lm/tasks.md": lm.tasks,
+    "results/lm/confidence.md": lm.confidence,
+    "results/lm/sparse/confidence.md": lm.confidence,
+    "results/best_of/answer.md": best_of.answer,
+    "results/best_of/both.md": best_of.both,
+    "results/rl4co/answer.md": rl4co.answer,
+    "results/rl4co/training.md": rl4co.training,
+    "results/rl4co/best_of_k.md": rl4co.best_of_k,
+    "results/rl4co/saved.md": rl4co.saved,
+    "results/when_it_pays/training.md": when_it_pays.training,
+}
+"""From the path of a file to the function that writes it, which is given the folder of the file."""
+
+
+def write_answers(root: Path) -> None:
+    """Write the files below the folder of a repository that would be others now."""
+    for path in outdated_answers(root):
+        file = root / path
+        RunFolder(file.parent).write_text(file.name, ANSWERS[path](file.parent))
+        print(f"{path} (changed)")
+
+
+def outdated_answers(root: Path) -> list[str]:
+    """Return the files that would be others now, or are missing; none where there are no results."""
+    listed = {path: root / path for path in ANSWERS if (root / path).parent.is_dir()}
+    return [
+        path
+        for path, file in listed.items()
+        if not file.is_file() or file.read_text(encoding="utf-8") != ANSWERS[path](file.parent)
+    ]

@@ -1,0 +1,131 @@
+"""The numbers of the pages on the language model that learns to sort."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.tables import LEVEL, committed_table, interval, markdown
+
+OURS, USUAL = "unordered_set", "rloo"
+EARLY, LATE = 100, 50  # the first and the last steps of training that are averaged
+
+
+class Task:
+    """A task: the steps until a share of the prompts is solved, and the curves."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the tables of a folder that the command lm-figures wrote."""
+        self.reached = committed_table(folder / "steps.csv")
+        self.curves = committed_table(folder / "curves.csv")
+        chosen = json.loads((folder / "settings.json").read_text(encoding="utf-8"))["settings"]
+        self.target, self.measure = float(chosen["target"]), str(chosen["measure"])
+        self.last = int(self.reached["last"].min())
+
+    def runs(self, name: str) -> pd.DataFrame:
+        """Return the runs of an estimator, in the order of their seeds."""
+        return self.reached[self.reached["estimator"] == name].sort_values("seed")
+
+    def solved(self, name: str) -> str:
+        """Say how many runs reach the target."""
+        steps = self.runs(name)["steps"]
+        return f"{steps.notna().sum()} of {len(steps)}"
+
+    def steps(self, name: str) -> pd.Series[float]:
+        """Return the steps until the target; a run that misses it counts as its length."""
+        runs = self.runs(name)
+        return runs["steps"].fillna(runs["last"]).reset_index(drop=True)
+
+    def saved(self) -> str:
+        """Format the steps that the unordered set estimator saves, with the interval over the seeds."""
+        saved = (self.steps(USUAL) - self.steps(OURS)).tolist()
+        low, high = interval(saved)
+        return (
+            f"{fmean(saved):.1f} steps earlier ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
+        )
+
+    def late(self, name: str, metric: str) -> float:
+        """Return the mean of a metric over the last steps of training."""
+        return self.between(name, metric, self.last - LATE, self.last)
+
+    def between(self, name: str, metric: str, after: int, until: int) -> float:
+        """Return the mean of a metric over some steps of training."""
+        rows = self.curves[(self.curves["estimator"] == name) & (self.curves["metric"] == metric)]
+        return float(rows[(rows["step"] > after) & (rows["step"] <= until)]["value"].mean())
+
+    def largest_early(self, metric: str) -> tuple[float, float]:
+        """Return the largest value of RLOO in the first steps: of the mean over seeds, and of one run."""
+        rows = self.curves[(self.curves["estimator"] == USUAL) & (self.curves["metric"] == metric)]
+        early = rows[rows["step"] <= EARLY]
+        return float(early.groupby("step")["value"].mean().max()), float(early["value"].max())
+
+
+def share(value: float, digits: int = 0) -> str:
+    """Format a share in percent, as sentences have it.
+
+    >>> share(0.953), share(0.953, 1)
+    ('95 %', '95.3 %')
+    """
+    return f"{100 * value:.{digits}f} %"
+
+
+def answer(folder: Path) -> str:
+    """Return how many runs reach the target with distinct and with independent completions."""
+    dense, sparse = Task(folder), Task(folder / "sparse")
+    return (
+        f"With four distinct completions of every prompt, {dense.solved(OURS)} runs solve "
+        f"{share(dense.target)} of the prompts within {dense.last} steps, and with four independent ones "
+        f"{dense.solved(USUAL)}; with distinct ones they are solved {dense.saved()} in the mean over seeds, "
+        f"where a run that does not get there counts as {dense.last} steps. From a confident start with a "
+        f"sparse reward, the target of {share(sparse.target)} is reached by {sparse.solved(OURS)} and by "
+        f"{sparse.solved(USUAL)} runs, with "
+        f"distinct completions {sparse.saved()}.\n"
+    )
+
+
+def tasks(folder: Path) -> str:
+    """Return a table of both tasks and both estimators."""
+    lines = []
+    for title, part in (("share of correct tokens", folder), ("sparse", folder / "sparse")):
+        task = Task(part)
+        for name in (OURS, USUAL):
+            steps = task.steps(name)
+            cells = [f"{share(task.target)}, {task.measure}", task.solved(name)]
+            cells += [f"{steps.median():.0f}", f"{steps.mean():.1f}"]
+            cells += [f"{task.late(name, metric):.2f}" for metric in ("duplicates", "no_signal")]
+            lines.append([title, appearance(name).label, *cells])
+    late = f"last {LATE} steps"
+    header = ["reward", "estimator", "target", "runs that reach it", "median step", "mean step"]
+    return markdown([*header, f"duplicates, {late}", f"groups without signal, {late}"], lines)
+
+
+def confidence(folder: Path) -> str:
+    """Return how often independent completions repeat, early and late, and the effective sample sizes."""
+    task = Task(folder)
+    mean, single = task.largest_early("duplicates")
+    names = in_order(task.curves["estimator"])[::-1]
+    lines = [
+        [
+            f"share of duplicates of RLOO, largest in the first {EARLY} steps, mean over seeds",
+            share(mean, 1),
+        ],
+        [
+            f"share of duplicates of RLOO, largest in the first {EARLY} steps, single run",
+            share(single, 1),
+        ],
+        [
+            f"share of duplicates of RLOO, mean of the last {LATE} steps",
+            share(task.late(USUAL, "duplicates"), 1),
+        ],
+    ]
+    for name in names:
+        size = task.late(name, "effective_sample_size")
+        label = appearance(name).label
+        lines.append(
+            [f"effective sample size, {label}, mean of the last {LATE} steps", f"{size:.2f}"]
+        )
+    return markdown(["quantity", "value"], lines)

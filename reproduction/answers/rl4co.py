@@ -1,0 +1,88 @@
+"""The numbers of the pages on routing with rl4co's attention model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from reproduction.claims.statistics import between_runs
+from reproduction.harness.appearance import appearance
+from reproduction.harness.tables import committed_table, markdown
+from reproduction.rl4co import decoding_table, problems, training_table
+
+OURS = "unordered_set"
+FORCED = "rl4co_pomo"  # its solutions start at given nodes
+COMPARED = (16, 64)
+
+
+def training(folder: Path) -> str:
+    """Return the greedy cost of every method, as the command rl4co prints it."""
+    return training_table(committed_table(folder / "training.csv"))
+
+
+def best_of_k(folder: Path) -> str:
+    """Return the cost of the best of k, as the command rl4co prints it."""
+    return decoding_table(committed_table(folder / "best_of_k.csv"))
+
+
+def answer(folder: Path) -> str:
+    """Return how the methods compare at the end of training, and what distinct solutions save."""
+    table = committed_table(folder / "training.csv")
+    late = table[table["solutions"] > table["solutions"].max() * 2 / 3]
+    runs = late.groupby(["problem", "method", "seed"], as_index=False)["cost"].mean()
+    runs = runs.rename(columns={"method": "estimator", "cost": "value"})
+    gains, most = gains_of(committed_table(folder / "best_of_k.csv")), max(COMPARED)
+    saving = " and ".join(
+        f"{percent(part[part['k'] == most])} on {name.upper()}" for name, part in problems(gains)
+    )
+    return (
+        "At equal numbers of solutions, the greedy cost of RLOO minus that of the unordered set estimator is "
+        f"{differences(runs, 'rloo')} (with its 95 % interval), and that of POMO minus it is "
+        f"{differences(runs, FORCED)}. From policies that were trained without forced starts, the best of "
+        f"{most} distinct solutions costs less than the best of {most} independent ones by {saving}.\n"
+    )
+
+
+def differences(runs: pd.DataFrame, other: str) -> str:
+    """Format the cost of another method minus that of the unordered set estimator, on each problem."""
+    return " and ".join(
+        f"{between_runs(part, other, OURS).text(3)} on {name.upper()}"
+        for name, part in problems(runs)
+    )
+
+
+def gains_of(decoded: pd.DataFrame) -> pd.DataFrame:
+    """Return what distinct solutions save for every policy that was trained without forced starts."""
+    gains = decoded[(decoded["decoding"] == "distinct") & (decoded["method"] != FORCED)]
+    gains = gains[gains["k"].isin(COMPARED)]
+    independent = gains["cost"] + gains["saved"]
+    return gains.assign(percent=100.0 * gains["saved"] / independent)
+
+
+def percent(gains: pd.DataFrame) -> str:
+    """Format the range over policies of what is saved."""
+    low, high = (
+        f"{end:.1f}".replace("-", "−") for end in (gains["percent"].min(), gains["percent"].max())
+    )
+    return f"{low} to {high} %"
+
+
+def saved(folder: Path) -> str:
+    """Return what the best of k distinct solutions saves for every policy, with its standard error."""
+    gains = gains_of(committed_table(folder / "best_of_k.csv"))
+    lines = []
+    for name, part in problems(gains):
+        for (method, seed), rows in part.groupby(["method", "seed"]):
+            at = rows.set_index("k")
+            cells = [f"{at.loc[k, 'saved']:+.3f} ± {at.loc[k, 'error']:.3f}" for k in COMPARED]
+            lines.append(
+                [
+                    name.upper(),
+                    appearance(str(method)).label,
+                    seed,
+                    *(c.replace("-", "−") for c in cells),
+                ]
+            )
+    header = [f"cost saved by {k} distinct in the place of {k} independent" for k in COMPARED]
+    return markdown(["problem", "trained by", "seed", *header], lines)

@@ -1,0 +1,172 @@
+"""The numbers of the pages on the categorical VAE."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from reproduction.claims.statistics import between_runs
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.tables import committed_table, markdown
+from reproduction.vae.curves import elbo_table, spread, window_means
+from reproduction.vae.published import PAPER, WINDOW
+from reproduction.vae.variance import with_error
+
+LEADERS = ("unordered_set", "rloo")
+OURS, USUAL = LEADERS
+COLLAPSED = 210.0  # nats: a posterior that is the same for all images stays above it
+FIRST = 2  # epochs in which a run may collapse
+EPOCHS = (10, 20)
+
+
+def curves(folder: Path) -> str:
+    """Return the −ELBO at some epochs, as the command vae-figures prints it."""
+    return elbo_table(committed_table(folder / "curves.csv"))
+
+
+def answer(folder: Path) -> str:
+    """Return how the two leading estimators compare with each other and with the others."""
+    large = validated(folder / "curves.csv", dims=20)
+    small = validated(folder / "2-mean-image" / "curves.csv", dims=2)
+    long = late_values(committed_table(folder / "20-200-epochs" / "curves.csv"))
+    low, high = lead(large)
+    return (
+        "In the large domain, $10^{20}$, the unordered set estimator and RLOO are ahead of every other "
+        f"estimator by {low:.1f} to {high:.1f} nats at equal epochs; of the two, {ahead(last_values(large))} "
+        f"after {large['epoch'].max():.0f} epochs, and {ahead(long)} in the mean of epochs {WINDOW + 1} to "
+        f"{2 * WINDOW}. In the small domain, $10^2$, with output biases from the mean training image, "
+        f"{ahead(last_values(small))} after {small['epoch'].max():.0f} epochs.\n"
+    )
+
+
+def validated(path: Path, dims: int) -> pd.DataFrame:
+    """Return the −ELBO of the validation images: a row per run and epoch of a domain."""
+    points = committed_table(path)
+    return points[(points["dims"] == dims) & (points["split"] == "valid")]
+
+
+def lead(points: pd.DataFrame) -> tuple[float, float]:
+    """Return the least and the most by which both leaders are below all other estimators at an epoch."""
+    leads = points["estimator"].isin(LEADERS)
+    worst = points[leads].groupby("epoch")["negative_elbo"].max()
+    best = points[~leads].groupby("epoch")["negative_elbo"].min()
+    return float((best - worst).min()), float((best - worst).max())
+
+
+def last_values(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the −ELBO of every run after the last epoch."""
+    return points[points["epoch"] == points["epoch"].max()].rename(
+        columns={"negative_elbo": "value"}
+    )
+
+
+def late_values(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean −ELBO of the last window of epochs of every run."""
+    runs = points[points["split"] == "valid"].groupby(["estimator", "seed"])
+    return pd.DataFrame([(n, window_means(curve)[-1]) for (n, _), curve in runs]).set_axis(
+        ["estimator", "value"], axis=1
+    )
+
+
+def ahead(values: pd.DataFrame) -> str:
+    """Say which of the two leaders has the lower value, by how much, and how sure that is."""
+    difference = between_runs(values, USUAL, OURS)
+    first = "the unordered set estimator" if difference.mean > 0 else "RLOO"
+    difference = difference if difference.mean > 0 else difference.reversed
+    low, high = (f"{end:.1f}".replace("-", "−") for end in difference[1:])
+    sure = f"95 % interval: {low} to {high}" if difference.high < math.inf else "one run each"
+    return f"{first} is ahead by {difference.mean:.1f} nats ({sure})"
+
+
+def late_means(folder: Path) -> str:
+    """Return means over the last window of epochs, and where the validation curves are lowest."""
+    points = committed_table(folder / "curves.csv")
+    lines = []
+    for name in in_order(points["estimator"]):
+        curve = points[points["estimator"] == name]
+        train, valid = (curve[curve["split"] == split] for split in ("train", "valid"))
+        lowest = valid.loc[valid["smoothed"].idxmin(), "epoch"]
+        means = [f"{window_means(part)[-1]:.1f}" for part in (train, valid)]
+        lines.append([appearance(name).label, *means, f"{lowest:.0f}"])
+    last = int(points["epoch"].max())
+    which = f"mean of epochs {last - WINDOW + 1} to {last}"
+    header = ["estimator", f"{which}, training", f"{which}, validation"]
+    return markdown([*header, "epoch of the lowest smoothed validation"], lines)
+
+
+def differences(folder: Path) -> str:
+    """Return the −ELBO after the last epoch minus that of the unordered set estimator, seed by seed."""
+    points = committed_table(folder / "curves.csv")
+    points = points[points["split"] == "valid"]
+    last = points["epoch"].max()
+    table = points[points["epoch"] == last].pivot_table("negative_elbo", "estimator", "seed")
+    minus = table - table.loc[OURS]
+    lines = [
+        [
+            appearance(n).label,
+            f"{table.loc[n].mean():.1f}",
+            *(f"{x:+.1f}".replace("-", "−") for x in minus.loc[n]),
+        ]
+        for n in table.mean(axis=1).sort_values().index
+    ]
+    seeds = [f"minus unordered set, seed {seed}" for seed in table.columns]
+    return markdown(["estimator", f"mean −ELBO after {last:.0f} epochs", *seeds], lines)
+
+
+def collapse(folder: Path) -> str:
+    """Return the runs of the small domain that collapse, and how many of them recover."""
+    points = validated(folder / "curves.csv", dims=2)
+    values = points.pivot_table("negative_elbo", ["estimator", "seed"], "epoch")
+    last = values.ffill(axis=1).iloc[:, -1]
+    collapsed = values[list(range(1, FIRST + 1))].max(axis=1) > COLLAPSED
+    stay = collapsed & (last > COLLAPSED)
+    text = (
+        f"\nOf {len(values)} runs, {collapsed.sum()} have a −ELBO above {COLLAPSED:.0f} nats after one of "
+        f"the first {FIRST} epochs. Of these, {(collapsed & ~stay).sum()} recover, and {stay.sum()} stay "
+        "there until they end.\n"
+    )
+    lines = [
+        [appearance(name).label, seed, *(f"{x:.1f}" for x in row[[1, 2, 5, 10]]), f"{end:.1f}"]
+        for ((name, seed), row), end in zip(values.iterrows(), last, strict=True)
+    ]
+    epochs = [f"epoch {epoch}" for epoch in (1, 2, 5, 10)]
+    return markdown(["estimator", "seed", *epochs, "last epoch"], lines) + text
+
+
+def summary(folder: Path) -> str:
+    """Return one table of both experiments: the −ELBO in training, and the log-variance of Table 1."""
+    sets = {
+        "$10^{20}$": validated(folder / "curves.csv", dims=20),
+        "$10^2$": validated(folder / "2-mean-image" / "curves.csv", dims=2),
+    }
+    variances = {
+        d: committed_table(folder / f"{d}-variance-as-released/variance.csv") for d in (20, 2)
+    }
+    names = in_order({*PAPER, *(n for points in sets.values() for n in points["estimator"])})
+    lines = [
+        [appearance(name).label]
+        + [elbo(points, name, epoch) for points in sets.values() for epoch in EPOCHS]
+        + [cell for dims, table in variances.items() for cell in log_variance(table, name, dims)]
+        for name in sorted(names, key=lambda name: (name not in LEADERS, names.index(name)))
+    ]
+    trained = [f"−ELBO, {domain}, epoch {epoch}" for domain in sets for epoch in EPOCHS]
+    measured = [f"log-variance, {domain}{who}" for domain in sets for who in ("", ", paper")]
+    return markdown(["estimator", *trained, *measured], lines)
+
+
+def elbo(points: pd.DataFrame, name: str, epoch: int) -> str:
+    """Format the −ELBO of an estimator after an epoch, one number for each seed."""
+    rows = points[(points["estimator"] == name) & (points["epoch"] == epoch)]
+    return spread(rows["negative_elbo"].tolist()) or "–"
+
+
+def log_variance(table: pd.DataFrame, name: str, dims: int) -> list[str]:
+    """Format the log-variance of an estimator as measured and as published."""
+    if name not in PAPER:
+        return ["–", "–"]
+    k = PAPER[name].k
+    found = table[(table["estimator"] == name) & (table["part"] == "both") & (table["k"] == k)]
+    ours = [with_error(x, e) for x, e in found[["log_variance", "standard_error"]].to_numpy()]
+    return [*(ours or ["–"]), f"{PAPER[name].log_variance[dims]:.2f}"]

@@ -1,0 +1,53 @@
+"""The commands ``pronunciation``, ``pronunciation-measure`` and ``pronunciation-figures``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from reproduction.harness.folder import open_folder
+from reproduction.harness.measurements import measuring
+from reproduction.harness.training import run
+from reproduction.pronunciation.figures import curves_figure, measured_figure
+from reproduction.pronunciation.measure import COMMAND, Measuring
+from reproduction.pronunciation.settings import (
+    PronunciationFigures,
+    PronunciationMeasure,
+    PronunciationSettings,
+)
+from reproduction.pronunciation.tables import answer, measured_tables, read_points, training_table
+from reproduction.pronunciation.task import PronunciationTask
+
+
+def pronunciation(settings: PronunciationSettings) -> Path:
+    """Fine-tune the network, and return the folder of the run."""
+    settings = settings.resolved()
+    name = f"pronunciation-{settings.estimator}-{settings.objective}"
+    return run(lambda: PronunciationTask(settings), settings, command="pronunciation", name=name)
+
+
+def pronunciation_measure(settings: PronunciationMeasure) -> Path:
+    """Measure the network as it is, and return the folder with the tables and the figure."""
+    with measuring(settings, COMMAND, COMMAND) as folder:
+        tables = Measuring(settings, folder).run()
+        text = measured_tables(*tables)
+        folder.write_text("tables.md", text)
+        folder.write_text("answer.md", answer(*tables))
+        folder.write_figure("measured.png", measured_figure(*tables))
+    print(text)
+    print(f"The tables and the figure are in {folder.path}")
+    return folder.path
+
+
+def pronunciation_figures(settings: PronunciationFigures) -> Path:
+    """Compare runs, and return the folder with curves.csv, table.md and curves.png."""
+    points = pd.concat([read_points(path) for path in settings.runs], ignore_index=True)
+    table = training_table(points)
+    folder = open_folder(settings, "pronunciation-figures", out=settings.out)
+    folder.write_csv("curves.csv", points.to_dict("records"))
+    folder.write_text("table.md", table)
+    folder.write_figure("curves.png", curves_figure(points))
+    print(table)
+    print(f"The figures are in {folder.path}")
+    return folder.path

@@ -1,0 +1,127 @@
+"""The tables of the experiment with pronunciations, in Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from reproduction.harness.errors import UserError
+from reproduction.harness.metrics import read_records
+from reproduction.harness.settings import read_settings
+from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
+from reproduction.pronunciation.settings import PronunciationSettings
+
+SAMPLES = {"rloo": "independent", "unordered_set": "distinct"}
+METHODS = {
+    "rloo mean": "RLOO",
+    "unordered_set mean": "unordered set",
+    "rloo best_of": "best of m, independent",
+    "unordered_set best_of": "best of m, distinct",
+    "rloo log_success": "log of success, independent",
+    "unordered_set log_success": "log of success, distinct",
+}
+"""What a run is trained with, by its estimator and objective, in the order of tables."""
+
+COMPARED = "rloo mean"  # the method that the others are compared with
+METRICS = {
+    "greedy": "greedy",
+    "greedy_right_before": "greedy, right before",
+    "greedy_wrong_before": "greedy, wrong before",
+    "sampled": "one draw",
+    "pass_at_8": "one of 8 draws",
+}
+"""Metrics of held-out words, and their titles."""
+
+
+def gains(variance: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each k, RLOO's variance over that of unordered set, its error, and RLOO's duplicates."""
+    by = variance.set_index(["k", "estimator"]).unstack()
+    value, error = by["variance"], by["variance_error"]
+    gain = value["rloo"] / value["unordered_set"]
+    relative = (error / value).pow(2).sum(axis=1) ** 0.5
+    share = by["duplicates"]["rloo"]
+    return pd.DataFrame({"duplicates": share, "gain": gain, "gain_error": gain * relative})
+
+
+def measured_tables(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
+    """Return a table by k, and one of pass@m by m."""
+    gain, by_k = gains(variance), groups.set_index("k").sort_index()
+    lines = []
+    for k, row in by_k.iterrows():
+        names = ("duplicates", "no_signal_independent", "no_signal_distinct")
+        shares = [f"{row[name]:.1f} ± {row[f'{name}_error']:.1g}" for name in names]
+        ratio = f"{1 / gain['gain'][k]:.3f} ± {gain['gain_error'][k] / gain['gain'][k] ** 2:.1g}"
+        lines.append([k, *shares, ratio])
+    header = ["samples k", "duplicates among independent (%)", "no signal, independent (%)"]
+    header += ["no signal, distinct (%)", "variance of unordered set / RLOO"]
+    return markdown(header, lines) + "\n" + pass_table(passes)
+
+
+def answer(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
+    """Return two sentences: what independent samples waste, and what distinct ones give."""
+    k = 4 if 4 in set(groups["k"]) else int(groups["k"].min())
+    row, gain = groups.set_index("k").loc[k], gains(variance).loc[k]
+    ratio, error = 1 / gain["gain"], gain["gain_error"] / gain["gain"] ** 2
+    by = passes[passes["m"] == 1].set_index("samples")["spread"]
+    return (
+        f"Of {k} independent pronunciations of a word, {row['duplicates']:.0f} % are duplicates, and "
+        f"{row['no_signal_independent']:.0f} % of the words give no signal, since all {k} are right or "
+        f"all are wrong; with {k} distinct ones it is {row['no_signal_distinct']:.0f} %. The gradient of "
+        f"the unordered set estimator has {ratio:.2f} ± {error:.1g} of the variance of RLOO, and the "
+        f"standard error of an evaluation from {passes['k'].iloc[0]} samples of each word is "
+        f"{by['rloo'] / by['unordered_set']:.1f} times smaller.\n"
+    )
+
+
+def pass_table(passes: pd.DataFrame) -> str:
+    """Return the table of pass@m: what is exact, the two estimates, and their standard errors."""
+    by_m = passes.set_index(["m", "samples"]).sort_index()
+    lines = []
+    for m in sorted(passes["m"].unique()):
+        one, other = by_m.loc[(m, "rloo")], by_m.loc[(m, "unordered_set")]
+        means = [f"{100 * r['mean']:.2f} ± {100 * r['mean_error']:.1g}" for r in (one, other)]
+        spreads = [f"{100 * r['spread']:.3f}" for r in (one, other)]
+        reported = f"{100 * other['reported']:.3f}" if other["reported"] > 0 else "–"
+        ratio = f"{(one['spread'] / other['spread']) ** 2:.1f}"
+        lines.append([m, f"{100 * one['exact']:.2f}", *means, *spreads, reported, ratio])
+    header = ["m", "exact pass@m (%)", "independent (Chen et al.)", "distinct"]
+    header += ["standard error, independent", "standard error, distinct"]
+    return markdown([*header, "reported by distinct", "ratio of variances"], lines)
+
+
+def read_points(run: Path) -> pd.DataFrame:
+    """Read the validations of a run: its method, seed, steps, and the metrics of held-out words."""
+    settings = read_settings(PronunciationSettings, run)
+    about = {"method": f"{settings.estimator} {settings.objective}", "seed": settings.seed}
+    records = read_records(run, "valid")
+    return pd.DataFrame(
+        [about | {"step": r["step"]} | {name: r[name] for name in METRICS} for r in records]
+    )
+
+
+def training_table(points: pd.DataFrame) -> str:
+    """Return, for each method, the metrics of the last validation that all runs have, in percent.
+
+    Below each mean over seeds is the mean difference to RLOO of runs with the same seed, with its interval.
+    """
+    last = points.groupby(["method", "seed"])["step"].max().min()
+    end = points[points["step"] == last].set_index(["method", "seed"])
+    start = points[points["step"] == 0].groupby("seed").first().mean(numeric_only=True)
+    if last == 0:
+        raise UserError(
+            "a run has no validation after a step; expected one. Wait, or leave it out."
+        )
+    names = [name for name in METHODS if name in end.index.levels[0]]
+    lines: list[list[object]] = [["before", "", *(f"{100 * start[m]:.2f}" for m in METRICS)]]
+    for name in names:
+        mine = 100 * end.loc[name]
+        means = [f"{mine[m].mean():.2f}" for m in METRICS]
+        lines.append([METHODS[name], len(mine), *means])
+        if name != COMPARED and COMPARED in names:
+            apart = (mine - 100 * end.loc[COMPARED]).dropna()
+            cells = [mean_and_interval(apart[m].tolist(), 2) for m in METRICS]
+            lines.append([f"minus {METHODS[COMPARED]}", len(apart), *cells])
+    titles = [f"{title} (%)" for title in METRICS.values()]
+    table = markdown([f"after {last} steps", "seeds", *titles], lines)
+    return table + f"\nDifferences are means over seeds, with {LEVEL:.0%} intervals.\n"

@@ -1,0 +1,106 @@
+"""The training task: a network that pronounces words, fine-tuned by exact match."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import swor
+from reproduction.harness.best_of import best_of_loss
+from reproduction.harness.task import Place, Task, seeded
+from reproduction.pronunciation.model import Pronouncer, trained_pronouncer
+from reproduction.pronunciation.settings import PronunciationSettings
+from reproduction.pronunciation.words import END, Words, words
+from swor.diagnostics.groups import duplicates
+
+TRIES = 8  # of pass@m on held-out words
+
+
+class PronunciationTask(Task[Words]):
+    """Maximise the success of the pronunciations of random words."""
+
+    def __init__(self, settings: PronunciationSettings) -> None:
+        self.settings = settings
+        self.steps, self.examples = settings.validate_every, settings.batch_size
+        self.model: Pronouncer = trained_pronouncer()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+        self.train, self.valid = (
+            words("train"),
+            words(settings.validate_on, settings.validation_size),
+        )
+        self.before = greedy_right(self.model, self.valid).bool()  # by the weights of the start
+
+    def batch(self, place: Place) -> Words:
+        """Draw words at random."""
+        generator = seeded(place.seed, "words", place.epoch, place.step)
+        index = torch.randint(len(self.train.letters), (self.examples,), generator=generator)
+        return self.train.take(place.share(index))
+
+    def loss(self, batch: Words, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the surrogate of the negative objective, and statistics of the groups."""
+        sample = draw(self.model, batch, self.settings.estimator, self.settings.k, generator)
+        success = batch.right(sample.value)
+        loss = objective_loss(self.settings, sample, success)
+        metrics = {
+            "success": swor.unordered_set(sample).mean(success)
+            if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT
+            else success.mean(-1),
+            "duplicates": duplicates(sample.value),
+            "no_signal": (success.amax(-1) == success.amin(-1)).float(),
+        }
+        return loss.mean(), {name: metric.detach().mean() for name, metric in metrics.items()}
+
+    @torch.no_grad()
+    def validate(self, generator: torch.Generator) -> dict[str, float]:
+        """Return the shares of held-out words that are right: greedy, by one draw, and by one of several.
+
+        The last two are exact, by the probabilities of the right pronunciations. All are also given for
+        the words that greedy decoding had right before training, and for those that it had wrong.
+        """
+        chance = right_probability(self.model, self.valid)
+        several = 1.0 - (1.0 - chance) ** TRIES
+        greedy = greedy_right(self.model, self.valid)
+        found = {"greedy": greedy, "sampled": chance, f"pass_at_{TRIES}": several}
+        parts = {"": torch.ones_like(self.before), "_right_before": self.before}
+        parts["_wrong_before"] = ~self.before
+        return {
+            f"{name}{part}": float(share[chosen].double().mean())
+            for name, share in found.items()
+            for part, chosen in parts.items()
+        }
+
+
+def draw(
+    model: Pronouncer, batch: Words, estimator: str, k: int, generator: torch.Generator
+) -> swor.Sample:
+    """Draw k pronunciations of every word, distinct for unordered_set and independent for rloo."""
+    distinct = estimator == "unordered_set"
+    sampler = swor.stochastic_beam_search if distinct else swor.ancestral_sample
+    return sampler(model(batch.letters), k, generator=generator)
+
+
+def objective_loss(settings: PronunciationSettings, sample: swor.Sample, success: Tensor) -> Tensor:
+    """Return the loss of each word, (words,), whose gradient is that of the negative objective."""
+    distinct, m = settings.estimator == "unordered_set", settings.order
+    if settings.objective == "best_of":
+        return -best_of_loss(sample, success, m, largest=True)
+    if settings.objective == "mean":
+        rule = swor.unordered_set if distinct else swor.rloo
+        return rule(sample).loss(-success)
+    if distinct:
+        return -swor.log_success(sample, m).loss(success)
+    return -swor.log_success_independent(sample, success)
+
+
+@torch.no_grad()
+def greedy_right(model: Pronouncer, of: Words) -> Tensor:
+    """Return whether greedy pronunciations are right, (words,)."""
+    return of.right(swor.beam_search(model(of.letters), 1).value).squeeze(-1)
+
+
+@torch.no_grad()
+def right_probability(model: Pronouncer, of: Words) -> Tensor:
+    """Return the probability that a draw is right, (words,): the sum over the right pronunciations."""
+    exists = of.answers[..., 0] >= 0
+    log_p = model(of.letters).log_prob(of.answers.where(exists.unsqueeze(-1), END))
+    return torch.where(exists, log_p.exp(), 0.0).sum(-1)

@@ -1,0 +1,98 @@
+"""The picture of the best of k tours: two lines with their names beside them, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reproduction.harness.appearance import appearance
+from reproduction.harness.drawing import panels
+
+MARKED = 4  # distinct tours that are compared with independent ones
+SHORTEST = {"optimal": "the shortest tour", "best found": "the best tour found"}
+
+
+class Line(NamedTuple):
+    """How a method is drawn: its name, at the point of some k, so many points beside it."""
+
+    name: str
+    k: int
+    beside: tuple[int, int]
+    font: int
+    width: float
+    marker: float
+
+
+LINES = {
+    "beam_search": Line("beam search", 4, (-6, -7), 8, 0.9, 2.5),
+    "sampling": Line("independent tours", 16, (4, 7), 11, 2.4, 5.5),
+    "distinct": Line("distinct tours", 128, (-1, 8), 11, 2.4, 5.5),
+}
+
+
+def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
+    """Plot the gap of the best of k tours against k, from ``best_of_k.csv``, in a panel for each table."""
+    figure, axes = panels(6.4 if len(tables) == 1 else 4.4 * len(tables), 3.8, columns=len(tables))
+    for ax, table in zip(axes[0], tables, strict=True):
+        _panel(ax, table)
+        (nodes,), ks = table["nodes"].unique(), sorted(table["k"].unique())
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ks, [str(k) for k in ks])
+        ax.set(ylim=(0.0, None), xlabel="k, tours drawn for each instance")
+        ax.set_title(f"trained policy, travelling salesman, {nodes} nodes", fontsize=10)
+        (reference,) = table["reference"].unique()
+        ax.set_ylabel(f"best of k tours: % longer than {SHORTEST[reference]}", fontsize=9)
+    return figure
+
+
+def _panel(ax: Axes, table: pd.DataFrame) -> None:
+    gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
+    for method, line in LINES.items():
+        look, gap = appearance(method), gaps[method]
+        size = {"linewidth": line.width, "markersize": line.marker}
+        ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
+        k = min(line.k, gap.index.max())
+        _write(ax, line.name, (k, gap[k]), line.beside, look.colour, line.font)
+    _mark_equal(ax, marked(table), gaps["distinct"], gaps["sampling"])
+
+
+def marked(table: pd.DataFrame) -> int:
+    """Return the number of distinct tours that are compared with independent ones."""
+    return min(MARKED, int(table["k"].max()))
+
+
+def _write(
+    ax: Axes, text: str, at: tuple[float, float], beside: tuple[int, int], colour: str, font: int
+) -> None:
+    side = "center" if beside[0] == 0 else "right" if beside[0] < 0 else "left"
+    style: dict[str, Any] = {"textcoords": "offset points", "color": colour, "fontsize": font}
+    ax.annotate(text, at, beside, ha=side, **style)
+
+
+def _mark_equal(
+    ax: Axes, few: int, distinct: pd.Series[float], independent: pd.Series[float]
+) -> None:
+    """Draw a line from a few distinct tours to as many independent ones as are as good."""
+    most = independent.index.max()
+    gap, many = distinct[few], equal_number(distinct[few], independent)
+    ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
+    count = f"about {many:.0f}" if many <= most else f"more than {most}"
+    text = f"{few} distinct tours are as good\nas {count} independent ones"
+    _write(ax, text, (most, gap), (-1, -27), "#222222", 9)
+
+
+def equal_number(gap: float, independent: pd.Series[float]) -> float:
+    """Return the k with a gap by the curve of independent tours, linear in log k; infinity beyond its end.
+
+    >>> equal_number(0.3, pd.Series({1: 0.5, 4: 0.1})), equal_number(0.05, pd.Series({1: 0.5}))
+    (2.0, inf)
+    """
+    gaps = np.minimum.accumulate(independent.to_numpy())
+    if gap < gaps[-1]:
+        return float("inf")
+    ks = np.log2(independent.index.to_numpy())
+    return float(2.0 ** np.interp(-gap, -gaps, ks))

@@ -1,0 +1,274 @@
+r"""Double control variates: a linear prediction of each cost, and of its baseline, from the other samples.
+
+$$\varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
++ \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
+
+Here x and x' are one-hot, $\nabla f$ is the gradient of f by its input, and $\mu = \pi$ is the mean of x. For
+β = α, the bracket is f(x) minus its tangent at x', and 0 if f is linear. Two independent draws give an
+unbiased gradient, for any α and β, so :func:`swor.pair_weights` makes the mean over pairs an estimator for
+independent samples and one for distinct ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from swor.estimators._variables import relaxable
+from swor.math._logspace import without_autocast
+from swor.rules.reinforce import rloo
+from swor.rules.unordered_set import unordered_set
+from swor.samplers.distributions import draw
+from swor.samplers.products import Factorized
+from swor.types import Cost, Sample, Scheme, Weights
+
+LARGEST = 2.0  # of a scale; 1 is the whole of the linear prediction
+
+
+class LearnedScales(nn.Module):
+    r"""The scales of control variates, from the gradients of earlier steps.
+
+    $$\alpha = -\overline{B B^\top}^{-1} \, \overline{B A}$$
+
+    The gradient of a step is $A + \sum_i \alpha_i B_i$. Its mean does not depend on α, so this α minimises
+    its variance, where the bars are moving averages of inner products over the steps *before* the present
+    one. It is 0 at the first step. Every $\alpha_i$ stays between −2 and 2, because B is nothing but rounding
+    where the gradient has no variance. The averages are buffers, so they are saved with the model.
+
+    Args:
+        count: the number of control variates.
+        decay: of the moving averages, from 0 to below 1.
+
+    >>> scales = LearnedScales(1)
+    >>> a, b = torch.tensor([[3.0, 4.0]]), torch.tensor([[[-2.0, 0.0]]])
+    >>> scales(a, b), scales(a, b)
+    (tensor([0.]), tensor([1.5000]))
+    """
+
+    cross: Tensor
+    square: Tensor
+
+    def __init__(self, count: int = 2, decay: float = 0.99) -> None:
+        super().__init__()
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay is {decay}; expected 0 <= decay < 1. Use 0.99, for instance.")
+        self.decay = decay
+        self.register_buffer("cross", torch.zeros(count))
+        self.register_buffer("square", torch.zeros(count, count))
+
+    @torch.no_grad()
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return α of the earlier steps, (count,), and add the gradients of this step.
+
+        Args:
+            a: the gradient without control variates, (*batch, …).
+            b: what each of the scales is multiplied by, (count, *batch, …).
+        """
+        alpha: Tensor = -torch.linalg.pinv(self.square, hermitian=True) @ self.cross
+        flat = b.flatten(1)
+        new = (flat @ a.flatten()).to(self.cross), (flat @ flat.mT).to(self.square)
+        usable = new[1].isfinite().all() & new[0].isfinite().all()
+        for average, number in zip((self.cross, self.square), new, strict=True):
+            later = self.decay * average + (1.0 - self.decay) * number
+            average.copy_(torch.where(usable, later, average))
+        return alpha.clamp(-LARGEST, LARGEST).to(a)
+
+
+def double_control(
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    *,
+    scales: LearnedScales,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Double control variates: RLOO with a linear prediction of each cost from the other samples.
+
+    $$\frac{1}{k (k - 1)} \sum_s \sum_{s' \ne s} \varphi(x_s, x_{s'}), \qquad
+    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
+
+    Here x is one-hot or binary, $\nabla f$ is the gradient of f by its input, and μ is the mean of x. The
+    estimator is unbiased for any α and β, and both come from earlier steps. It uses k evaluations and their
+    backward pass. Use it if f is differentiable and smooth; it is :func:`swor.rloo` for α = β = 0, and has no
+    baseline for k = 1. ``ESTIMATORS["double_control"].make(dist)`` keeps the scales for you.
+
+    Args:
+        f: the cost, from values (*batch, k, *event) to (*batch, k); it must be differentiable by the values.
+        dist: OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of samples.
+        scales: learns α and β; pass the same object to every call.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
+    >>> double_control(lambda x: x[..., 0] ** 2, dist, 2, scales=LearnedScales()).shape
+    torch.Size([5])
+
+    References:
+        | Double Control Variates for Gradient Estimation in Discrete Latent Variable Models
+        | (Titsias and Shi, 2022)
+        | https://arxiv.org/abs/2111.05300
+    """
+    variables = relaxable("double_control", dist, k)
+    return _estimate(rloo, draw(Scheme.WITH_REPLACEMENT, dist, k, generator), f, variables, scales)
+
+
+def unordered_set_double_control(
+    f: Cost,
+    dist: Distribution,
+    k: int,
+    *,
+    scales: LearnedScales,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Double control variates for distinct samples.
+
+    $$\sum_s \sum_{s'} w_s M_{ss'} \, \varphi(s, s'), \qquad
+    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
+
+    The weights of the pairs are those of :func:`swor.pair_weights`, so for the same α and β its variance is
+    never larger than that of :func:`swor.double_control`. The estimator is unbiased for any α and β, and both
+    come from earlier steps. It uses k evaluations and their backward pass; it is :func:`swor.unordered_set`
+    for α = β = 0, and has no baseline for k = 1. ``ESTIMATORS["unordered_set_double_control"].make(dist)``
+    keeps the scales for you.
+
+    Args:
+        f: the cost, from values (*batch, k, *event) to (*batch, k); it must be differentiable by the values.
+        dist: OneHotCategorical, Bernoulli, or Independent of these.
+        k: the number of distinct samples.
+        scales: learns α and β; pass the same object to every call.
+        generator: the source of randomness.
+
+    Returns:
+        (*batch,)
+
+    >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
+    >>> unordered_set_double_control(
+    ...     lambda x: x[..., 0] ** 2, dist, 2, scales=LearnedScales()
+    ... ).shape
+    torch.Size([5])
+
+    References:
+        | Double Control Variates for Gradient Estimation in Discrete Latent Variable Models
+        | (Titsias and Shi, 2022)
+        | https://arxiv.org/abs/2111.05300
+
+        | Estimating Gradients for Discrete Random Variables by Sampling without Replacement
+        | (Kool et al., 2020), equation (17)
+        | https://arxiv.org/abs/2002.06043
+    """
+    variables = relaxable("unordered_set_double_control", dist, k)
+    drawn = draw(Scheme.WITHOUT_REPLACEMENT, dist, k, generator)
+    return _estimate(unordered_set, drawn, f, variables, scales)
+
+
+def _estimate(
+    rule: Callable[[Sample], Weights],
+    drawn: Sample,
+    f: Cost,
+    variables: Factorized,
+    scales: LearnedScales,
+) -> Tensor:
+    weights = rule(drawn)
+    rows = weights.baseline_weights
+    if rows is None or not torch.is_grad_enabled():
+        return weights.loss(f(drawn.value))
+    value = drawn.value.detach().requires_grad_()
+    cost = f(value)
+    baseline = weights.baseline(cost.detach())  # which checks the shape of the cost
+    x = variables.one_hot(variables.decode(value))
+    linear = _linear(weights.weight, rows, variables, x, _slope(variables, cost, value))
+    advantage = weights.weight * (cost.detach() - baseline)
+    alpha, beta = scales(_by_logits(x, linear.p, advantage), linear.gradients)
+    p = variables.log_probs.exp()
+    mean = ((p - p.detach()) * linear.slope).sum((-1, -2))  # 0, with gradient
+    loss: Tensor = weights.loss(
+        cost - alpha * linear.prediction, baseline=baseline - beta * linear.of_baseline
+    )
+    loss = loss + alpha * mean
+    return loss.to(torch.promote_types(cost.dtype, drawn.log_p.dtype))
+
+
+def _slope(variables: Factorized, cost: Tensor, value: Tensor) -> Tensor:
+    """Return the gradient of every cost by its one-hot input, (*batch, k, n, c)."""
+    slope: Tensor | None = None
+    if cost.requires_grad:
+        (slope,) = torch.autograd.grad(cost.sum(), value, retain_graph=True, allow_unused=True)
+    if slope is None:
+        raise ValueError(
+            "the cost has no gradient with respect to its input; expected a differentiable f, because the "
+            "control variate is its linear approximation. Compute the cost from the values without "
+            "detaching or rounding them, or use unordered_set_additive, which accepts any f."
+        )
+    by_category: Tensor = slope.to(variables.log_probs.dtype)
+    if variables.encoding == "binary":
+        by_category = torch.stack([torch.zeros_like(by_category), by_category], dim=-1)
+    return by_category.reshape(*cost.shape, variables.length, variables.categories)
+
+
+class _Linear(NamedTuple):
+    p: Tensor  # μ, (*batch, n, c)
+    prediction: Tensor  # Σ_s' M_ss' ⟨∇f(s'), s − μ⟩, (*batch, k)
+    of_baseline: Tensor  # Σ_s' M_ss' ⟨∇f(s'), s' − μ⟩, (*batch, k)
+    slope: Tensor  # Σ_ss' w_s M_ss' ∇f(s'), (*batch, n, c)
+    gradients: (
+        Tensor  # what α and β are multiplied by in the gradient by the logits, (2, *batch, n, c)
+    )
+
+
+def _linear(w: Tensor, rows: Tensor, variables: Factorized, x: Tensor, slope: Tensor) -> _Linear:
+    p = variables.log_probs.detach().exp()
+    with without_autocast(x):
+        change = (x - p.unsqueeze(-3)).flatten(-2) @ slope.flatten(-2).mT  # (*batch, k, k)
+    prediction = (rows * change).sum(-1)
+    of_baseline = (rows * change.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)).sum(-1)
+    by_other = (w.unsqueeze(-1) * rows).sum(-2)
+    mean_slope = (by_other[..., None, None] * slope).sum(-3)
+    of_mean = p * (mean_slope - (p * mean_slope).sum(-1, keepdim=True))
+    by_alpha = of_mean - _by_logits(x, p, w * prediction)
+    gradients = torch.stack([by_alpha, _by_logits(x, p, w * of_baseline)])
+    return _Linear(p, prediction, of_baseline, mean_slope, gradients)
+
+
+def _by_logits(x: Tensor, p: Tensor, coefficient: Tensor) -> Tensor:
+    """Return the gradient by the logits of a weighted sum of log-probabilities, (*batch, n, c)."""
+    return (coefficient[..., None, None] * (x - p.unsqueeze(-3))).sum(-3)
+
+
+class DoubleControl(nn.Module):
+    """Double control variates with their scales, which the module stores.
+
+    Args:
+        function: :func:`swor.double_control` or :func:`swor.unordered_set_double_control`.
+    """
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.scales = LearnedScales()
+
+    def forward(
+        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
+        return self.function(f, dist, k, scales=self.scales, generator=generator)
+
+
+def make_double_control(dist: Distribution, generator: torch.Generator | None) -> DoubleControl:
+    """Return double control variates with scales that have learned nothing yet."""
+    return DoubleControl(double_control)
+
+
+def make_unordered_set_double_control(
+    dist: Distribution, generator: torch.Generator | None
+) -> DoubleControl:
+    """Return double control variates for distinct samples with scales that have learned nothing yet."""
+    return DoubleControl(unordered_set_double_control)

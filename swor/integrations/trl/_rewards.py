@@ -1,0 +1,79 @@
+"""Rewards that are missing: a prompt without rewards is left out, a single completion cannot be."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+
+def checked(function: Any, name: str) -> Any:
+    """Return a reward function that raises an error for a NaN, which TRL would take for None."""
+    if isinstance(function, Module):
+        return function
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    ):
+
+        @wraps(function)
+        async def later(**given: Any) -> Any:
+            return _without_nan(await function(**given), name)
+
+        return later
+
+    @wraps(function)
+    def now(**given: Any) -> Any:
+        return _without_nan(function(**given), name)
+
+    return now
+
+
+def _without_nan(rewards: Sequence[float | None], name: str) -> Sequence[float | None]:
+    for place, reward in enumerate(rewards):
+        if reward is not None and math.isnan(reward):
+            _refuse_nan(name, place)
+    return rewards
+
+
+def _refuse_nan(name: str, place: int) -> None:
+    raise ValueError(
+        f"the reward function {name!r} returned NaN for completion {place}; expected a number, or None for "
+        "every completion of a prompt that it does not apply to."
+    )
+
+
+def check_models(
+    rewards: Tensor, functions: Sequence[Callable[..., Any]], names: Sequence[str]
+) -> None:
+    """Check that no reward model returned NaN; rewards are (completions, functions)."""
+    for column, (function, name) in enumerate(zip(functions, names, strict=True)):
+        missing = rewards[:, column].isnan()
+        if isinstance(function, Module) and bool(missing.any()):
+            _refuse_nan(name, int(missing.long().argmax()))
+
+
+def group_rewards(rewards: Tensor, reward_weights: Tensor, k: int) -> Tensor:
+    """Return the weighted sums of rewards (completions, functions), (prompts, k); NaN without any reward.
+
+    A prompt for which every function returned None has NaN for all of its completions.
+    """
+    total = (rewards * reward_weights.to(rewards)).nansum(-1)
+    missing = rewards.isnan().all(-1)
+    groups = missing.view(-1, k)
+    split = groups.any(-1) & ~groups.all(-1)
+    if bool(split.any()):
+        prompt = int(split.long().argmax())
+        places = groups[prompt].nonzero().flatten().tolist()
+        raise ValueError(
+            f"every reward function returned None for completions {places} of prompt {prompt}, but not for "
+            f"its others; expected a reward for all {k} of them or for none, since leaving out one "
+            "completion of a group would bias the estimate. Return a number, or None for every completion "
+            "of the prompt, which leaves out the prompt."
+        )
+    return torch.where(missing, torch.nan, total).view(-1, k)

@@ -1,0 +1,96 @@
+"""The settings that say how completions are drawn: those that are honoured, and those that are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import (
+    EpsilonLogitsWarper,
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
+)
+from trl import RLOOConfig
+
+from swor.integrations.trl._vllm import check_vllm_settings
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
+
+# In the order of generate: the name of a setting, the values that change nothing, and what applies it.
+HONOURED: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "repetition_penalty": ((None, 1.0), RepetitionPenaltyLogitsProcessor),
+    "no_repeat_ngram_size": ((None, 0), NoRepeatNGramLogitsProcessor),
+    "suppress_tokens": ((None,), SuppressTokensLogitsProcessor),
+    "temperature": ((None, 1.0), TemperatureLogitsWarper),
+    "top_k": ((None, 0), TopKLogitsWarper),
+    "top_p": ((None, 1.0), TopPLogitsWarper),
+    "min_p": ((None,), MinPLogitsWarper),
+    "typical_p": ((None, 1.0), TypicalLogitsWarper),
+    "epsilon_cutoff": ((None, 0.0), EpsilonLogitsWarper),
+}
+# Settings of generate that are fine if they ask for what happens anyway.
+USUAL = {"do_sample": True, "num_beams": 1, "num_return_sequences": 1, "use_cache": True}
+OTHER_ENGINE = (
+    "completions are drawn by a stochastic beam search, in which the completions of a prompt depend on one "
+    "another and share a cache of their own"
+)
+REFUSED = {
+    "use_transformers_continuous_batching": (False, OTHER_ENGINE),
+    "use_transformers_paged": (False, OTHER_ENGINE),
+    "cache_implementation": (None, OTHER_ENGINE),
+}
+
+
+def check_config(args: object) -> None:
+    """Check that the settings are those of RLOO."""
+    if args is not None and not isinstance(args, RLOOConfig):
+        raise TypeError(
+            f"args is a {type(args).__name__}; expected an UnorderedSetConfig or an RLOOConfig. Copy the "
+            "settings that RLOO has to UnorderedSetConfig; it has no loss_type, importance_sampling_level, "
+            "scale_rewards or tools, since the unordered set estimator takes the place of GRPO's loss."
+        )
+
+
+def check_settings(args: RLOOConfig) -> None:
+    """Check that completions can be drawn as the settings say."""
+    for name, (usual, reason) in REFUSED.items():
+        given = getattr(args, name, usual)  # some versions of TRL have it, some do not
+        if given != usual:
+            raise ValueError(f"{name} is {given!r}; expected {usual!r}: {reason}. Leave it out.")
+    if args.use_vllm:
+        check_vllm_settings(args)
+    for name, given in (args.generation_kwargs or {}).items():
+        if name not in HONOURED and (name not in USUAL or given != USUAL[name]):
+            raise ValueError(
+                f"generation_kwargs has {name}={given!r}; expected only {', '.join(HONOURED)}, which change "
+                f"the distribution of the next token: {OTHER_ENGINE}. Leave it out."
+            )
+
+
+def processor_of(config: GenerationConfig, device: Any) -> LogitsProcessorList | None:
+    """Return what changes the distribution of the next token, as ``generate`` would; None if nothing does."""
+    processors = LogitsProcessorList()
+    for name, (neutral, make) in HONOURED.items():
+        given = getattr(config, name, None)
+        if given not in neutral:
+            options = {"device": device} if make is SuppressTokensLogitsProcessor else {}
+            processors.append(make(given, **options))
+    return processors or None
+
+
+def check_text_only(images: Any, fields: dict[str, Any]) -> None:
+    """Check that no prompt has an image; a vision-language model then reads text as any other model does."""
+    types = [name for name in fields if name.endswith("token_type_ids")]  # all 0 for text
+    others = [name for name in fields if name not in types]
+    if others or any(any(row) for name in types for row in fields[name]) or any(images or []):
+        raise ValueError(
+            "a prompt has images; expected text only, since sample_completions supports no images. "
+            "Remove them from the dataset."
+        )

@@ -1,0 +1,87 @@
+"""A `vllm serve` in the place of an engine in the same process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+from swor.integrations.vllm.engine import LOGPROBS, PROCESSOR
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+
+SETTINGS = ("n", "temperature", "top_k", "max_tokens", "seed", "stop_token_ids", "logprobs")
+
+
+class Server:
+    r"""A server of a model, for :class:`DistinctCompletions` and :func:`sample_completions`.
+
+    The server has to be started with the processor::
+
+        vllm serve MODEL --logprobs-mode processed_logprobs \
+            --logits-processors swor.integrations.vllm._processor:DistinctProcessor
+
+    Args:
+        url: of the server, such as "http://localhost:8000".
+        pad_token_id: fills up completions that have ended.
+        workers: the number of prompts whose requests wait for answers at the same time.
+    """
+
+    def __init__(self, url: str, *, pad_token_id: int = 0, workers: int = 64) -> None:
+        self.url, self.workers = url.rstrip("/"), workers
+        self.model = str(self._answer("/v1/models")["data"][0]["id"])
+        model = SimpleNamespace(
+            logits_processors=[PROCESSOR],
+            logprobs_mode=LOGPROBS,
+            hf_config=SimpleNamespace(pad_token_id=pad_token_id),
+        )
+        config = SimpleNamespace(model_config=model, speculative_config=None)
+        self.llm_engine = SimpleNamespace(vllm_config=config)
+
+    def generate(
+        self, prompts: Sequence[Any], parameters: Sequence[SamplingParams], use_tqdm: bool = False
+    ) -> list[SimpleNamespace]:
+        """Return the completions of every prompt, as an engine in the same process does."""
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(self._completions, prompts, parameters))
+
+    def _completions(self, prompt: Any, parameters: SamplingParams) -> SimpleNamespace:
+        request = {name: getattr(parameters, name) for name in SETTINGS}
+        request |= {
+            "model": self.model,
+            "prompt": prompt if isinstance(prompt, str) else prompt["prompt_token_ids"],
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+            "vllm_xargs": parameters.extra_args,
+        }
+        choices = self._answer("/v1/completions", request)["choices"]
+        return SimpleNamespace(
+            prompt_token_ids=choices[0]["prompt_token_ids"],
+            outputs=[_output(choice, parameters.flat_logprobs) for choice in choices],
+        )
+
+    def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url + path, data, {"Content-Type": "application/json"})
+        with urlopen(request) as answer:
+            parsed: dict[str, Any] = json.load(answer)
+        return parsed
+
+
+def _output(choice: dict[str, Any], flat: bool) -> SimpleNamespace:
+    """Return a completion with log-probabilities in the form of the engine's own."""
+    given = choice["logprobs"]
+    logprobs: Any
+    if flat:
+        chosen = given["token_logprobs"]
+        logprobs = SimpleNamespace(logprobs=chosen, start_indices=range(len(chosen)))
+    else:
+        logprobs = [
+            {int(name.split(":")[1]): SimpleNamespace(logprob=p) for name, p in step.items()}
+            for step in given["top_logprobs"]
+        ]
+    return SimpleNamespace(index=choice["index"], token_ids=choice["token_ids"], logprobs=logprobs)

@@ -1,0 +1,12 @@
+"""A pytest plugin: trainers compute in single precision, since bfloat16 is slow on most CPUs."""
+
+import trl
+
+make = trl.RLOOConfig.__init__
+
+
+def in_single_precision(self, *args, **given):
+    make(self, *args, **{"bf16": False} | given)
+
+
+trl.RLOOConfig.__init__ = in_single_precision

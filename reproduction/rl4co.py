@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.drawing import draw_runs, panels
+from reproduction.harness.drawing import draw_runs, nested, panels
 from reproduction.harness.errors import UserError, check_positive
 from reproduction.harness.folder import RunFolder, read_json
 from reproduction.harness.tables import markdown
@@ -255,7 +255,7 @@ def decoding_table(decoded: pd.DataFrame) -> str:
 def training_figure(training: pd.DataFrame, decoded: pd.DataFrame) -> Figure:
     """Plot the greedy cost against the solutions seen, and the cost of the best of k against k."""
     rows = problems(training)
-    figure, axes = panels(11.0, 4.2 * len(rows), len(rows), 2)
+    figure, axes = panels(9.0, 4.0 * len(rows), len(rows), 2)
     for (left, right), (problem, part) in zip(axes, rows, strict=True):
         _cost_panel(left, part, "method", "solutions")
         left.xaxis.set_major_formatter(EngFormatter())  # 50 k, 100 k
@@ -265,14 +265,14 @@ def training_figure(training: pd.DataFrame, decoded: pd.DataFrame) -> Figure:
         by = "unordered_set" if "unordered_set" in set(trained["method"]) else by
         _cost_panel(right, trained[trained["method"] == by], "decoding", "k")
         label = appearance(by).label.partition(",")[0]
-        right.set(title=f"{problem.upper()}: best of k, trained by {label}", xlabel="solutions k")
+        right.set(title=f"{problem.upper()}: best of k, trained with {label}", xlabel="solutions k")
         right.set_xscale("log", base=2)
         right.xaxis.set_major_formatter("{x:g}")
     return figure
 
 
 def _cost_panel(ax: Axes, rows: pd.DataFrame, series: str, x: str) -> None:
-    for name in in_order(rows[series]):
-        draw_runs(ax, rows[rows[series] == name], x, "cost", appearance(name))
-    ax.set_ylabel("cost")
+    for name, width in nested(in_order(rows[series])):
+        draw_runs(ax, rows[rows[series] == name], x, "cost", appearance(name), width=width)
+    ax.set_ylabel("mean cost")
     ax.legend(frameon=False, fontsize=9)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import swor
 from reproduction.harness.appearance import appearance
-from reproduction.harness.drawing import panels
+from reproduction.harness.drawing import legend_below, panels
 from reproduction.harness.errors import check_at_least
 from reproduction.harness.folder import open_folder
 
@@ -157,7 +157,7 @@ def quantiles(k: int, count: int, generator: torch.Generator) -> list[dict[str, 
 def gain_figure(rows: pd.DataFrame) -> Figure:
     """Plot the gain against the share of duplicates, in a panel for each k."""
     ks, look = rows["k"].unique(), appearance("unordered_set")
-    figure, axes = panels(10.0, 3.6, columns=len(ks), sharey=True)
+    figure, axes = panels(8.4, 4.0, columns=len(ks), sharey=True)
     d = np.linspace(0.0, 0.45, 50)
     for ax, k in zip(axes[0], ks, strict=True):
         mine = rows[rows["k"] == k]
@@ -170,5 +170,5 @@ def gain_figure(rows: pd.DataFrame) -> Figure:
     axes[0, 0].set_ylabel("variance of RLOO\nover that of unordered set")
     axes[0, 0].set_yticks(TICKS, [str(tick) for tick in TICKS])
     axes[0, 0].minorticks_off()
-    axes[0, -1].legend(frameon=False, loc="lower right")
+    legend_below(figure, axes[0, 0], columns=3)
     return figure

@@ -40,7 +40,7 @@ class BestOfVariance:
 
 Name = Literal["distinct", "centred", "fewer", "leave_one_out", "none"]
 LOOKS: dict[Name, Appearance] = {
-    "distinct": Appearance("distinct (best_of)", "#0072b2", "-", "o"),
+    "distinct": Appearance("distinct", "#0072b2", "-", "o"),
     "centred": Appearance("independent, centred", "#008a64", "-", "v"),
     "fewer": Appearance("independent, PKPO equation (33)", "#e69f00", "-", "^"),
     "leave_one_out": Appearance("independent, PKPO equation (29)", "#d55e00", "-", "D"),
@@ -166,7 +166,7 @@ def variance_figure(rows: pd.DataFrame) -> Figure:
             ax.set_yscale("log")
         column[0].set_title(f"{entropy} entropy")
         column[1].set_xlabel(f"samples k, of {OUTCOMES} outcomes")
-    axes[0, 0].set_ylabel(f"variance of the estimate of $J_{M}$")
-    axes[1, 0].set_ylabel(rf"variance of the estimate of $\nabla J_{M}$")
-    legend_below(figure, axes[1, 0])
+    axes[0, 0].set_ylabel(f"variance of the estimate\nof the best of {M}")
+    axes[1, 0].set_ylabel(f"variance of the gradient\nof the best of {M}")
+    legend_below(figure, axes[1, 0], title="samples")
     return figure

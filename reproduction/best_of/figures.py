@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import Appearance
 from reproduction.harness.best_of import RULES
-from reproduction.harness.drawing import draw_runs, legend_below, logarithmic, panels
+from reproduction.harness.drawing import SEEDS, draw_runs, legend_below, logarithmic, nested, panels
 from reproduction.harness.errors import UserError, check_one_of_each, check_runs
 from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
@@ -149,15 +149,16 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
 def curves_figure(curves: pd.DataFrame) -> Figure:
     """Plot both metrics against the steps: a thin line for each run, a thick one for their mean."""
     metrics, m = measured(curves), int(curves["m"].iloc[0])
-    figure, axes = panels(10.0, 4.4, columns=2)
+    figure, axes = panels(8.4, 4.6, columns=2)
     titles = {metrics.mean: "One sample: the mean", metrics.best: f"The best of {m} samples"}
     trained = curves[curves["steps"] > 0]
     for ax, (metric, title) in zip(axes[0], titles.items(), strict=True):
-        for objective, look in LOOKS.items():
-            look = look._replace(label=look.label.format(m))
-            draw_runs(ax, trained[trained["objective"] == objective], "steps", metric, look)
+        for objective, width in nested(list(LOOKS)):
+            mine, look = trained[trained["objective"] == objective], LOOKS[objective]
+            look = look._replace(label=f"trained for {look.label.format(m)}")
+            draw_runs(ax, mine, "steps", metric, look, width=width)
         if metrics.log_scale:
             logarithmic(ax, trained[metric])
         ax.set(title=title, xlabel="training steps", ylabel=metrics.unit)
-    legend_below(figure, axes[0, 0], columns=3, title="trained for")
+    legend_below(figure, axes[0, 0], title=SEEDS)
     return figure

@@ -122,10 +122,10 @@ SERIES = {
     "rl4co_pomo": Appearance("rl4co, POMO", "#d55e00", "-", "P"),
     "greedy": Appearance("greedy", "#7f7f7f", "-", "."),
     "distinct": Appearance("without replacement", "#0072b2", "-", "o"),
+    "beam_search": Appearance("beam search", "#008a64", "-", "D"),
     "sampling": Appearance("independent", "#444444", "-", "s"),
     "multistart_sampling": Appearance("independent, many starts", "#b37700", "-", "^"),
     "multistart_greedy": Appearance("greedy, many starts", "#cc5f9b", "-", "d"),
-    "beam_search": Appearance("beam search", "#008a64", "-", "D"),
     "optimal": Appearance("optimal", "#000000", "--", "None"),
 }
 """Series of figures that are no estimators of this library: other methods, and ways to decode."""
@@ -148,6 +148,17 @@ def appearance(name: str) -> Appearance:
     colour, line = OTHERS[others.index(name) % len(OTHERS)]
     label = OTHER_LABELS.get(name, name.replace("_", " ").capitalize())
     return Appearance(label, colour, line, ".")
+
+
+def is_biased(name: str) -> bool:
+    """Return whether an estimator is biased.
+
+    >>> is_biased("risk_beam_search"), is_biased("vimco"), is_biased("rloo")
+    (True, True, False)
+    """
+    if name in LABELS:
+        return LABELS[name][1] == "-."
+    return name in ESTIMATORS and not ESTIMATORS[name].unbiased
 
 
 def in_order(names: Iterable[str]) -> list[str]:

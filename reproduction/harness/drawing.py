@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from reproduction.harness.appearance import Appearance
 
 FEWEST = 10  # points that are smoothed
+HIGHEST = 8.0  # place of a line of no width above all others
+SEEDS = "thin: one seed; thick: the mean, as long as all seeds last"
 STAMP = "Stamp"
-Place = Literal["upper left", "center left"]
+Item = TypeVar("Item")
 
 
 def panels(
@@ -41,38 +43,70 @@ def legend_below(figure: Figure, ax: Axes, columns: int = 2, **options: Any) -> 
     figure.legend(handles, labels, loc="outside lower center", **style)
 
 
-def legend_beside(ax: Axes, corner: tuple[float, float], place: Place, title: str | None) -> None:
-    """Put a point of the legend of a panel at a corner outside it, so that it hides no curve."""
+def legend_under(ax: Axes, title: str) -> None:
+    """Put the legend of a panel under its horizontal axis, so that it hides no curve."""
     style: dict[str, Any] = {"frameon": False, "fontsize": 8, "title_fontsize": 8}
-    ax.legend(loc=place, bbox_to_anchor=corner, alignment="left", title=title, **style)
+    style |= {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13), "alignment": "left"}
+    ax.legend(title=title, **style)
 
 
-def draw_runs(ax: Axes, runs: pd.DataFrame, x: str, y: str, look: Appearance) -> None:
+def nested(items: Sequence[Item]) -> Iterator[tuple[Item, float]]:
+    """Pair what is drawn with widths of lines, in turn wide and thin, no two of them equal.
+
+    Wide lines are drawn below thin ones, so that both show where they coincide.
+
+    >>> list(nested(["first", "second"]))
+    [('first', 3.2), ('second', 1.4)]
+    """
+    wide, thin = np.linspace(3.2, 2.8, len(items)), np.linspace(1.6, 1.4, len(items))
+    for i, item in enumerate(items):
+        yield item, float(thin[i] if i % 2 else wide[i])
+
+
+def draw_runs(
+    ax: Axes,
+    runs: pd.DataFrame,
+    x: str,
+    y: str,
+    look: Appearance,
+    *,
+    width: float = 1.8,
+    window: int = 1,
+) -> None:
     """Draw a thin line for the run of every seed, and a thick one for their mean.
 
-    The mean ends where the first run ends, since a mean over fewer runs would jump.
+    The mean ends where the first run ends, since a mean over fewer runs would jump. Only the mean is
+    smoothed, over a window of points.
     """
     by_seed = runs.pivot(index=x, columns="seed", values=y)
-    if by_seed.shape[1] > 1:
+    if by_seed.shape[1] > 1 or window > 1:
         ax.plot(by_seed.index, by_seed, color=look.colour, alpha=0.4, linewidth=0.7)
     mean = by_seed.mean(axis=1, skipna=False).dropna()
-    ax.plot(mean.index, mean, label=look.label, linewidth=1.8, **look.line_style)
+    smooth = smoothed(mean.tolist(), window)
+    style = look.line_style | {"linewidth": width, "zorder": HIGHEST - width}
+    ax.plot(mean.index, smooth, label=look.label, **style)
 
 
 def draw_errors(
-    ax: Axes, x: Sequence[float], y: Sequence[float], error: Sequence[float], look: Appearance
+    ax: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    error: Sequence[float],
+    look: Appearance,
+    *,
+    width: float = 1.4,
 ) -> None:
-    """Draw points with error bars of two standard errors."""
+    """Draw points with error bars of two standard errors; a wide line has large markers."""
     twice = 2.0 * np.asarray(error)
-    style = look.line_style | look.point_style | {"markersize": 5, "linewidth": 1.4}
-    ax.errorbar(x, y, twice, label=look.label, **style)
+    style = look.line_style | look.point_style | {"markersize": 3.5 + width, "linewidth": width}
+    ax.errorbar(x, y, twice, label=look.label, elinewidth=1.4, zorder=HIGHEST - width, **style)
 
 
 def logarithmic(ax: Axes, numbers: pd.Series[float]) -> None:
-    """Make the vertical axis logarithmic, with ticks at 1, 2, 3 and 5, unless it would have few of them."""
+    """Make the vertical axis logarithmic, with ticks at 1, 1.5, 2, 3, 5 and 7, if it has several of them."""
     if numbers.max() > 5.0 * numbers.min() > 0.0:
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_minor_formatter(NullFormatter())
 

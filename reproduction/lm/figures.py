@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.drawing import draw_runs, legend_below, panels
+from reproduction.harness.drawing import SEEDS, draw_runs, legend_below, nested, panels
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
@@ -52,13 +52,14 @@ def read_points(run: Path) -> list[dict[str, object]]:
 
 def curves_figure(points: pd.DataFrame) -> Figure:
     """Plot each metric in a panel of its own: a thin line for each run, a thick one for their mean."""
-    figure, axes = panels(12.0, 6.8, 2, 3)
+    figure, axes = panels(8.0, 9.6, 3, 2)
     for ax, ((split, metric), title) in zip(axes.flat, PANELS.items(), strict=True):
         shown = points[(points["split"] == split) & (points["metric"] == metric)]
-        for name in in_order(shown["estimator"]):
-            draw_runs(ax, shown[shown["estimator"] == name], "step", "value", appearance(name))
-        ax.set(title=title, xlabel="steps")
-    legend_below(figure, axes[0, 0])
+        for name, width in nested(in_order(shown["estimator"])):
+            mine, look = shown[shown["estimator"] == name], appearance(name)
+            draw_runs(ax, mine, "step", "value", look, width=width)
+        ax.set(title=title, xlabel="training steps")
+    legend_below(figure, axes[0, 0], title=SEEDS)
     return figure
 
 

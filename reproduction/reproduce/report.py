@@ -7,22 +7,18 @@ from functools import partial
 from html import escape
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-import plotly.express as px
 
 from reproduction.claims.claim import Finding
-from reproduction.claims.page import CONVENTION, HEADER, rows, summary
-from reproduction.harness.appearance import appearance, in_order
+from reproduction.claims.listed import DOMAINS
+from reproduction.claims.page import CONVENTION, summary
 from reproduction.harness.folder import RunFolder, read_json
+from reproduction.reproduce.charts import dots, lines
 from reproduction.reproduce.execution import Outcome, is_done, outcome
+from reproduction.reproduce.page import Section, about, cards, page, table
 from reproduction.reproduce.steps import Sizes, Step
 from reproduction.vae.published import NEGATIVE_ELBO, PAPER
-
-DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
-"""Styles of lines, from matplotlib's names to plotly's."""
 
 DEVIATIONS = (
     "Figure 1 is exact. The paper estimates each variance from 1000 sampled gradients; at η = −4 such "
@@ -43,37 +39,6 @@ SHORTENED = (
     "from noise; the folder results of the repository has longer runs. “python -m reproduction reproduce "
     "--full” runs the paper's sizes."
 )
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>swor: the paper reproduced</title>
-<link rel="icon" href="data:,">
-<style>
-body {{ margin: 0 auto; max-width: 66rem; padding: 1rem; font: 1rem/1.5 system-ui, sans-serif; }}
-div.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-size: 0.85rem; }}
-th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #e3e7ec; text-align: left; }}
-.agrees {{ color: #0a7a4b; }}
-.differs {{ color: #b3321b; }}
-</style>
-<script>{plotly}</script>
-</head>
-<body>
-<h1>Estimating Gradients for Discrete Random Variables by Sampling without Replacement</h1>
-{content}
-</body>
-</html>
-"""
-
-
-class Section(NamedTuple):
-    """A part of the page: its title, a paragraph of text, and its charts and tables as HTML."""
-
-    title: str
-    text: str
-    content: str = ""
 
 
 def write_report(
@@ -87,24 +52,15 @@ def write_report(
     items = "".join(f"<li>{escape(item)}</li>" for item in DEVIATIONS)
     contents.append(Section("Deviations from the paper", "", f"<ul>{items}</ul>"))
     contents.append(provenance(folder.path, steps))
-    return folder.write_text("report.html", page(contents))
-
-
-def page(sections: Sequence[Section]) -> str:
-    """Return the whole page, which includes its style and the plotting library."""
-    from plotly.offline import get_plotlyjs
-
-    parts = (f"<h2>{escape(s.title)}</h2><p>{escape(s.text)}</p>{s.content}" for s in sections)
-    return PAGE.format(plotly=get_plotlyjs(), content="\n".join(parts))
+    version = read_json(folder.path / "settings.json")["versions"]["swor"]
+    return folder.write_text("report.html", page(contents, about(folder.path, version)))
 
 
 def verdicts(findings: Sequence[Finding], sizes: Sizes) -> Section:
-    """Return the section on the claims."""
+    """Return the section on the claims, which says what the command prints."""
     kind = SHORTENED if sizes.short else "The experiments have the paper's sizes."
-    cells = table(pd.DataFrame(rows(findings), columns=HEADER))
-    for verdict in ("agrees", "differs"):
-        cells = cells.replace(f"<td>{verdict}</td>", f"<td class='{verdict}'>{verdict}</td>")
-    return Section("Claims and verdicts", f"{kind} {summary(findings)} {CONVENTION}", cells)
+    counted = f"<p><strong>{escape(summary(findings))}</strong></p>"
+    return Section("Claims and verdicts", f"{kind} {CONVENTION}", counted + cards(findings))
 
 
 def results(sizes: Sizes) -> Iterator[tuple[str, Callable[[Path], Section]]]:
@@ -120,15 +76,17 @@ def results(sizes: Sizes) -> Iterator[tuple[str, Callable[[Path], Section]]]:
 def figure1(folder: Path) -> Section:
     """Show the exact variances, and gradient descent."""
     variances, steps = (pd.read_csv(folder / f"{n}.csv") for n in ("variances", "trajectory"))
+    shown = variances[variances["variance"] > 0.0].drop(columns="k")  # a line has all k
     by_k = variances.pivot(index=["estimator", "eta"], columns="k", values="variance")
+    by_k = by_k.rename(columns="k = {}".format).reset_index().rename(columns={"eta": "η"})
     return Section(
         "Figure 1: gradient variance on the Bernoulli toy problem",
         "Three independent bits have eight outcomes and one parameter η. Each variance is a sum over "
         "all possible samples, so it is exact. Variances of zero, where the sample is the whole domain, "
         "and infinite ones are left out of the chart. The second chart shows gradient descent from "
         "η = −4 with k = 3: the mean loss over all runs.",
-        lines(variances[variances["variance"] > 0.0], "evaluations", "variance", facet="eta")
-        + table(by_k.reset_index())
+        lines(shown, "evaluations", "variance", facet="eta")
+        + table(by_k)
         + lines(steps[steps["step"] % 10 == 0], "step", "loss_mean"),
     )
 
@@ -141,18 +99,21 @@ def table1(folder: Path, dims: int) -> Section:
         index=["estimator", "k", "evaluations"], columns="part", values="log_variance"
     )
     values = values.reset_index().sort_values("both")
+    values = values[["estimator", "k", "evaluations", "both", "encoder", "decoder"]]
     values["paper, both"] = [
         PAPER[name].log_variance[dims] if name in PAPER and PAPER[name].k == k else None
         for name, k in zip(values["estimator"], values["k"], strict=True)
     ]
+    values = values.rename(columns={"both": "encoder and decoder", "paper, both": "paper"})
     few = last[last["k"] <= 4].sort_values("k").drop_duplicates(["estimator", "part"], keep="last")
     return Section(
-        f"Table 1: gradient log-variance of the VAE, 10^{dims} outcomes",
+        f"Table 1: gradient log-variance of the VAE, {DOMAINS[dims]}",
         "The logarithm of the total variance of the gradient, for the first 100 training images and a "
         "model that RLOO has trained; lower is better. The paper's values are for MNIST after 1000 "
         "epochs. Values can be compared only if the data and the training are the same; the order can. "
-        "The chart has k = 4, or the largest k below it.",
-        table(values) + bars(few, "estimator", "log_variance", "part", "standard_error"),
+        "The chart has k = 4, or the largest k below it, with two standard errors; open circles are "
+        "biased estimators, whose variance alone says little.",
+        dots(few, "log_variance", "part", "standard_error") + table(values),
     )
 
 
@@ -164,12 +125,15 @@ def figure2(folder: Path, dims: int) -> Section:
         NEGATIVE_ELBO.get((name, k), (None, None))
         for name, k in zip(lowest["estimator"], lowest["k"], strict=True)
     ]
-    lowest[["paper, train", "paper, valid"]] = published
+    lowest[["training in the paper", "validation in the paper"]] = published
+    lowest = lowest.rename(columns={"train": "training", "valid": "validation"})
     return Section(
-        f"Figure 2: training the VAE, 10^{dims} outcomes",
-        "The −ELBO in nats during training, smoothed over five points; lower is better. The table has "
-        "the lowest value of each curve; the paper's are for 10^20 outcomes on MNIST after 1000 epochs.",
-        lines(curves, "epoch", "smoothed", facet="split", run="run") + table(lowest),
+        f"Figure 2: training the VAE, {DOMAINS[dims]}",
+        "The −ELBO in nats during training; lower is better. Points are measured; lines are their means "
+        "over a window of five, or connect them where a curve has fewer than ten. The table has the "
+        "lowest value of each line; the paper's are for 10²⁰ outcomes on MNIST after 1000 epochs.",
+        lines(curves, "epoch", "smoothed", facet="split", run="run", raw="negative_elbo")
+        + table(lowest),
     )
 
 
@@ -193,12 +157,13 @@ def theorems(folder: Path) -> Section:
     """Show the exact bias and variance of every rule."""
     exact = pd.read_csv(folder / "rules.csv").rename(columns={"rule": "estimator"})
     by_k = exact.pivot(index="estimator", columns="k", values="variance")
+    by_k = by_k.rename(columns="k = {}".format)
     by_k.insert(0, "largest bias", exact.groupby("estimator")["bias"].max())
     return Section(
         "Theorems: every rule on five outcomes",
         "The total variance of the gradient by the logits, summed over all possible samples. Infinite "
-        "variances have no bar. The table has the variances by k.",
-        bars(exact[exact["k"] > 1], "estimator", "variance", "k") + table(by_k.reset_index()),
+        "variances have no dot; open circles are biased rules. The table has the variances by k.",
+        dots(exact[exact["k"] > 1], "variance", "k", log=True) + table(by_k.reset_index()),
     )
 
 
@@ -207,85 +172,11 @@ def provenance(folder: Path, steps: Sequence[Step]) -> Section:
     stored = read_json(folder / "settings.json")
     facts = {"command": stored["command"], **stored["versions"], **stored["settings"]}
     ended = [outcome(folder, step.name) or Outcome(step.name, error="not run") for step in steps]
+    settings = table(pd.DataFrame(facts.items(), columns=["name", "value"]))
     times = [[state.name, f"{state.seconds:.0f} s", state.error or "done"] for state in ended]
     return Section(
         "Steps and settings",
         "The folder of each step holds its settings and its results.",
-        table(pd.DataFrame(facts.items(), columns=["name", "value"]))
-        + table(pd.DataFrame(times, columns=["step", "duration", "outcome"])),
+        table(pd.DataFrame(times, columns=["step", "duration", "outcome"]))
+        + f"<details><summary>Command, versions and settings</summary>{settings}</details>",
     )
-
-
-def table(cells: pd.DataFrame) -> str:
-    """Return a table, with the labels of estimators in the place of their names."""
-    shown = cells.rename_axis(columns=None)
-    if "estimator" in shown:
-        shown = shown.assign(estimator=[label(name) for name in shown["estimator"]])
-    html = shown.to_html(index=False, border=0, na_rep="–", float_format="{:.4g}".format)
-    return f"<div class='scroll'>{html}</div>"
-
-
-def lines(
-    points: pd.DataFrame, x: str, y: str, *, facet: str | None = None, run: str | None = None
-) -> str:
-    """Return a chart with a line for each estimator, in a panel for each value of a column.
-
-    Args:
-        points: rows of a table with the column "estimator", and "k" if estimators have several;
-            infinite values leave a gap.
-        x: column of the horizontal axis.
-        y: column of the vertical axis, which is logarithmic.
-        facet: column of the panels.
-        run: column that tells several lines of the same estimator apart.
-    """
-    labels: dict[str, str] = {}  # of lines, with the names of their estimators
-    shown = points.assign(**{y: finite(points[y])}).astype({"estimator": object})
-    for name in in_order(points["estimator"]):
-        mine = points["estimator"] == name
-        numbers = sorted(points[mine]["k"].unique()) if "k" in points else []
-        for k in numbers if len(numbers) > 1 else [None]:
-            line = label(name) + ("" if k is None else f", k = {k}")
-            shown.loc[mine if k is None else mine & (points["k"] == k), "estimator"] = line
-            labels[line] = name
-    figure = px.line(
-        shown,
-        x=x,
-        y=y,
-        log_y=True,
-        line_group=run,
-        facet_col=facet,
-        color="estimator",
-        line_dash="estimator",
-        color_discrete_sequence=[appearance(name).colour for name in labels.values()],
-        line_dash_sequence=[DASHES[appearance(name).line] for name in labels.values()],
-        category_orders={"estimator": list(labels)},
-    )
-    names = list(labels.values())
-    more = {line for i, (line, name) in enumerate(labels.items()) if name in names[:i]}
-    figure.for_each_trace(lambda trace: trace.update(line_width=4 if trace.name in more else 2))
-    return html(figure, height=460)
-
-
-def bars(cells: pd.DataFrame, y: str, x: str, facet: str, error: str | None = None) -> str:
-    """Return horizontal bars with two standard errors, the lowest at the top, in panels."""
-    shown = cells.assign(**{y: cells[y].map(label), x: finite(cells[x])})
-    shown["error"] = 2.0 * cells[error] if error else np.nan
-    order = shown.groupby(y)[x].mean().sort_values().index
-    figure = px.bar(shown, x=x, y=y, facet_col=facet, error_x="error", category_orders={y: order})
-    return html(figure, height=150 + 20 * len(order))
-
-
-def label(name: str) -> str:
-    """Return the label of an estimator."""
-    return appearance(name).label
-
-
-def finite(values: pd.Series[float]) -> pd.Series[float]:
-    """Return values with gaps where they are infinite."""
-    return values.where(np.isfinite(values))
-
-
-def html(figure: Any, height: int) -> str:
-    """Return a chart as a fragment of a page that has plotly."""
-    figure.update_layout(template="plotly_white", height=height)
-    return str(figure.to_html(full_html=False, include_plotlyjs=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pandas as pd
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
@@ -13,13 +14,14 @@ from torch import Tensor
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.drawing import (
     FEWEST,
+    HIGHEST,
+    SEEDS,
     draw_errors,
     draw_runs,
     legend_below,
-    legend_beside,
     logarithmic,
+    nested,
     panels,
-    smoothed,
 )
 from reproduction.tsp.variance_tables import USUAL
 
@@ -33,21 +35,21 @@ RATIOS = {
 def gap_figure(gaps: pd.DataFrame, axis: str, window: int = 3) -> Figure:
     """Plot the gaps of ``gaps.csv`` against steps or instances: a thin line for each run, a thick mean.
 
-    A point averages a window of validations if every run has ten or more.
+    A point of the mean averages a window of validations if every run has ten or more.
     """
-    figure, axes = panels(9.0, 4.4)
+    figure, axes = panels(8.0, 6.0)
     ax, trained = axes[0, 0], gaps[gaps["trained"]].sort_values("steps")
-    runs = trained.groupby(["estimator", "seed"])["gap"]
-    window = window if runs.size().min() >= FEWEST else 1
-    smooth = trained.assign(gap=runs.transform(lambda gap: smoothed(gap.tolist(), window)))
-    for name in in_order(smooth["estimator"]):
-        draw_runs(ax, smooth[smooth["estimator"] == name], axis, "gap", appearance(name))
+    shortest = trained.groupby(["estimator", "seed"]).size().min()
+    window = window if shortest >= FEWEST else 1
+    for name, width in nested(in_order(trained["estimator"])):
+        mine = trained[trained["estimator"] == name]
+        draw_runs(ax, mine, axis, "gap", appearance(name), width=width, window=window)
     logarithmic(ax, trained["gap"])
     if axis == "instances":
         ax.xaxis.set_major_formatter(EngFormatter())  # 500 k, 1 M
     ax.set(xlabel=f"training {axis}", ylabel="optimality gap (%)")
-    averaged = f"means of {window} validations" if window > 1 else None
-    legend_beside(ax, (1.0, 0.5), "center left", averaged)
+    averaged = f" (means of {window} validations)" if window > 1 else ""
+    legend_below(figure, ax, title=SEEDS + averaged)
     return figure
 
 
@@ -68,18 +70,19 @@ def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with
     last.set_xticks(steps, [f"{step}" for step in steps])
     last.set_xticks([], minor=True)
     last.set_xlabel(f"steps of training with {trained_with}")
-    legend_below(figure, ratio_axes[0])
+    absent = "no point: not above 0 by two standard errors"
+    legend_below(figure, ratio_axes[0], title=absent)
     return figure
 
 
 def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str) -> None:
-    for name in in_order(measured["estimator"]):
+    for name, width in nested(in_order(measured["estimator"])):
         look = appearance(name)
         if column == "relative_squared_bias" and look.line != "-.":  # it is unbiased
             continue
         error = f"{column}_error"
         mine = measured[(measured["estimator"] == name) & (measured[column] > 2 * measured[error])]
-        draw_errors(ax, mine["step"], mine[column], mine[error], look)
+        draw_errors(ax, mine["step"], mine[column], mine[error], look, width=width)
 
 
 def _policy_panel(ax: Axes, policies: pd.DataFrame) -> None:
@@ -96,9 +99,10 @@ def growth_figure(growth: pd.DataFrame) -> Figure:
     """Plot the mean length of the best of k tours against k, from ``growth.csv``."""
     figure, axes = panels(5.0, 3.6)
     ax, ks = axes[0, 0], sorted(growth["k"].unique())
-    for method in in_order(growth["method"]):
+    for method, width in nested(in_order(growth["method"])):
         rows, look = growth[growth["method"] == method], appearance(method)
-        style = look.line_style | look.point_style
+        style = look.line_style | look.point_style | {"markersize": 4.0 + width}
+        style |= {"linewidth": width, "zorder": HIGHEST - width}
         ax.plot(rows["k"], rows["length"], label=look.label, **style)
     ax.set_xscale("log", base=2)
     ax.set_xticks(ks, [str(k) for k in ks])
@@ -108,16 +112,30 @@ def growth_figure(growth: pd.DataFrame) -> Figure:
 
 
 def tours_figure(instances: Tensor, best: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
-    """Draw the best tours of the first instances, one column for each method."""
-    count = min(SHOWN, len(instances))
-    figure, axes = panels(2.4 * len(best), 2.5 * count, count, len(best))
+    """Draw the best tours of the instances on which the methods differ most, a column for each method."""
+    shown = most_different(torch.stack([length for _, length in best.values()]))
+    figure, axes = panels(2.4 * len(best), 2.5 * len(shown) + 0.4, len(shown), len(best))
+    figure.suptitle("Best tour and its length, where the methods differ most", fontsize=11)
     for column, (method, (tours, length)) in zip(axes.T, best.items(), strict=True):
         look = appearance(method)
-        for row, ax in enumerate(column):
-            x, y = instances[row, tours[row].tolist() + tours[row, :1].tolist()].T
+        for row, (ax, i) in enumerate(zip(column, shown, strict=True)):
+            x, y = instances[i, tours[i].tolist() + tours[i, :1].tolist()].T
             ax.plot(x, y, "-", color=look.colour, linewidth=1.5)
             ax.plot(x, y, "o", color="black", markersize=3)
             title = f"{look.label}\n" if row == 0 else ""
-            ax.set_title(f"{title}{float(length[row]):.3f}", fontsize=9)
-            ax.set(aspect="equal", xticks=[], yticks=[])
+            ax.set_title(f"{title}{float(length[i]):.3f}", fontsize=9)
+            ax.set_aspect("equal")
+            ax.set_axis_off()
     return figure
+
+
+def most_different(lengths: Tensor) -> list[int]:
+    """Return the instances of (methods, instances) with the most different lengths, then the largest spread.
+
+    >>> most_different(torch.tensor([[3.0, 4.0, 5.0], [3.0, 4.1, 5.9], [3.0, 4.2, 5.9]]))
+    [1, 2, 0]
+    """
+    steps = lengths.sort(0).values.diff(dim=0)
+    count, spread = (steps > 1e-4).sum(0).tolist(), steps.sum(0).tolist()
+    order = sorted(range(lengths.shape[1]), key=lambda i: (-count[i], -spread[i]))
+    return order[:SHOWN]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,7 +15,14 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.drawing import draw_errors, legend_beside, panels
+from reproduction.harness.drawing import (
+    HIGHEST,
+    draw_errors,
+    legend_below,
+    legend_under,
+    nested,
+    panels,
+)
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
@@ -36,12 +44,12 @@ def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
     """
     domains = by_domain(points)
     entries = max(len(grouped(part, split)) for _, part in domains for split in SPLITS)
-    figure, axes = panels(6.4 * len(domains), 8.8 + 0.34 * entries, 2, len(domains))
+    figure, axes = panels(1.2 + 5.2 * len(domains), 8.8 + 0.34 * entries, 2, len(domains))
     for column, (domain, part) in zip(axes.T, domains, strict=True):
         for ax, (split, name) in zip(column, SPLITS.items(), strict=True):
             groups = grouped(part, split)
             _curves_panel(ax, groups, smoothing)
-            ax.set_title(", ".join([domain.title, name, *common_details(groups)]))
+            ax.set_title(", ".join([f"{domain.title} outcomes", name, *common_details(groups)]))
             ax.set_xlabel("epoch")
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for ax in axes[:, 0]:
@@ -50,25 +58,32 @@ def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
 
 
 def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
-    """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values."""
+    """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values.
+
+    Of an estimator with several k, the lines of more samples have markers.
+    """
     common, late = common_details(groups), []
-    for group in groups:
+    by_k = sorted((group.settings for group in groups), key=lambda settings: -settings["k"])
+    fewest = {settings["estimator"]: settings["k"] for settings in by_k}
+    for group, width in nested(groups):
         look = appearance(group.settings["estimator"])
         own = [detail for detail in group.details if detail not in common]
         label = f"{spread(group.lowest)}  {', '.join([group.short_name, *own])}"
-        width = 1.8 if group.settings["k"] < 8 else 3.0
+        more = group.settings["k"] > fewest[group.settings["estimator"]]
+        style: dict[str, Any] = {"linewidth": width, "zorder": HIGHEST - width} | look.line_style
+        style |= look.point_style | {"markevery": 0.1} if more else {}
         for curve in group.curves:
             x, raw, smooth = curve["epoch"], curve["negative_elbo"], curve["smoothed"]
             ax.plot(x, raw, color=look.colour, linewidth=0.6, alpha=0.5)
-            ax.plot(x, smooth, label=label, linewidth=width, **look.line_style)
+            ax.plot(x, smooth, label=label, **style)
             late += smooth[len(smooth) // 5 :].tolist()
             label = "_"  # one entry for all seeds
     # The first steps are far above the rest and would hide it.
     margin = max(late) - min(late)
     ax.set_ylim(min(late) - 0.05 * margin, max(late) + 0.1 * margin)
     raw = all((g.points["smoothed"] == g.points["negative_elbo"]).all() for g in groups)
-    title = "lowest value" if raw else f"lowest mean of {smoothing} points (the thick line)"
-    legend_beside(ax, (0.0, -0.13), "upper left", title)
+    smooth = f"lowest mean of {smoothing} points (thick line; thin line: every point)"
+    legend_under(ax, "lowest value of each seed" if raw else f"{smooth}, of each seed")
 
 
 def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
@@ -78,17 +93,19 @@ def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
     for name, rows in measured[measured["part"] == "encoder"].groupby("estimator"):
         k = PAPER[name].k if name in PAPER else rows["k"].max()
         curves.append((name, rows[rows["k"] == k].sort_values("epoch")))
-    for name, rows in sorted(curves, key=lambda curve: -curve[1]["log_variance"].iloc[-1]):
+    curves.sort(key=lambda curve: -curve[1]["log_variance"].iloc[-1])
+    for (name, rows), width in nested(curves):
         look, heights = appearance(name), rows["log_variance"]
-        label = f"{look.label}, k = {rows['k'].iloc[0]}: {heights.iloc[-1]:.2f}"
+        last = f"{heights.iloc[-1]:.2f}".replace("-", "−")
+        label = f"{look.label}, k = {rows['k'].iloc[0]}: {last}"
         # A model may leave nothing to chance: then there is no point, and the line is broken.
         heights = heights.where(heights > -math.inf)
         look = look._replace(label=label)
-        draw_errors(ax, rows["epoch"], heights, rows["standard_error"], look)
+        draw_errors(ax, rows["epoch"], heights, rows["standard_error"], look, width=width)
     ax.set_xticks(sorted(measured["epoch"].unique()))
     ax.set_xlabel(f"epochs of training with {trained_with}")
     ax.set_ylabel("log-variance of the encoder's gradient")
-    figure.legend(loc="outside lower center", fontsize=8, frameon=False)
+    legend_below(figure, ax, columns=1, title="log-variance at the last of these epochs")
     return figure
 
 

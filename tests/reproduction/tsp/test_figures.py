@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+import torch
 
-from reproduction.tsp.figures import gap_figure
+from reproduction.harness.drawing import SEEDS
+from reproduction.tsp.figures import gap_figure, tours_figure
 from reproduction.tsp.ranking import ranking, ranking_table
 
 
@@ -60,14 +62,15 @@ def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
 
 
 def test_a_curve_is_the_mean_of_thin_lines_for_the_seeds() -> None:
-    (ax,) = gap_figure(gaps_of(CURVES), "steps").axes
+    figure = gap_figure(gaps_of(CURVES), "steps")
+    (ax,) = figure.axes
     first, second, mean = (line for line in ax.lines if line.get_color() == "#444444")
     assert mean.get_label() == "RLOO"
     assert list(mean.get_xdata()) == [100, 200, 300, 400]  # without the untrained model
     assert list(mean.get_ydata()) == pytest.approx([8.0, 6.0, 5.0, 3.5])
     assert [line.get_ydata()[-1] for line in (first, second)] == [3.0, 4.0]
     assert ax.get_yscale() == "log"
-    assert ax.get_legend().get_title().get_text() == ""  # too few points to be smoothed
+    assert figure.legends[0].get_title().get_text() == SEEDS  # too few points to be smoothed
     (ax,) = gap_figure(gaps_of(CURVES), "instances", 1).axes
     assert ax.xaxis.get_major_formatter()(25_600) == "25.6 k"
 
@@ -91,6 +94,24 @@ def test_a_mean_ends_where_the_first_of_its_runs_ends() -> None:
 
 def test_smoothing_is_in_the_legend() -> None:
     gaps = gaps_of({("risk", 0): [50.0, *range(20, 10, -1)]})
-    (ax,) = gap_figure(gaps.assign(gap=gaps["gap"] ** 2), "steps", 3).axes
-    assert ax.get_legend().get_title().get_text() == "means of 3 validations"
-    assert list(ax.lines[0].get_ydata())[:2] == pytest.approx([400.0, (400 + 361 + 324) / 3])
+    figure = gap_figure(gaps.assign(gap=gaps["gap"] ** 2), "steps", 3)
+    assert figure.legends[0].get_title().get_text() == f"{SEEDS} (means of 3 validations)"
+    raw, smooth = figure.axes[0].lines
+    assert list(raw.get_ydata())[:3] == [400.0, 361.0, 324.0]
+    assert list(smooth.get_ydata())[:2] == pytest.approx([400.0, (400 + 361 + 324) / 3])
+
+
+def test_lines_that_coincide_have_different_widths() -> None:
+    (ax,) = gap_figure(gaps_of({(n, 0): [9.0, 8.0] for n in ("rloo", "risk")}), "steps").axes
+    below, above = ax.lines
+    assert below.get_linewidth() > above.get_linewidth()
+    assert below.get_zorder() < above.get_zorder()
+
+
+def test_tours_are_shown_where_they_differ() -> None:
+    instances = torch.rand(6, 4, 2, generator=torch.Generator().manual_seed(0))
+    tours = torch.arange(4).expand(6, 4)
+    lengths = torch.full((6,), 2.0), torch.tensor([2.0, 2.0, 2.5, 2.0, 2.0, 2.1])
+    best = {"greedy": (tours, lengths[1]), "distinct": (tours, lengths[0])}
+    titles = [ax.get_title().split("\n")[-1] for ax in tours_figure(instances, best).axes]
+    assert titles[:4] == ["2.500", "2.000", "2.100", "2.000"]

@@ -63,7 +63,15 @@ def test_the_legend_says_what_is_smoothed() -> None:
     for points in (raw, raw.assign(smoothed=raw["smoothed"] + 1.0)):
         ax, *_ = curves_figure(points, 3).axes
         titles.append(ax.get_legend().get_title().get_text())
-    assert titles == ["lowest value", "lowest mean of 3 points (the thick line)"]
+    smooth = "lowest mean of 3 points (thick line; thin line: every point), of each seed"
+    assert titles == ["lowest value of each seed", smooth]
+
+
+def test_more_samples_of_the_same_estimator_have_markers() -> None:
+    points = [curve(split, [9.0, 8.0], k=k) for split in ("train", "valid") for k in (4, 8)]
+    ax, *_ = curves_figure(pd.concat(points), 3).axes
+    thick = {line.get_label().split("k = ")[-1]: line.get_marker() for line in ax.lines[1::2]}
+    assert thick == {"4": "None", "8": "s"}
 
 
 def test_long_runs_have_the_lowest_mean_of_as_many_epochs_as_in_the_paper() -> None:

@@ -42,9 +42,9 @@ class BestOfFigures:
 def best_of_figures(settings: BestOfFigures) -> Path:
     """Write curves.csv, table.csv, table.md and curves.png, and return their folder."""
     runs = [read_run(path) for path in settings.runs]
-    check_one_of_each((run["objective"][0], int(run["seed"][0])) for run in runs)
     curves = pd.concat(runs, ignore_index=True)
     summary = table(curves)
+    check_one_of_each((run["objective"][0], int(run["seed"][0])) for run in runs)
     folder = open_folder(settings, "best-of-figures", out=settings.out)
     folder.write_csv("curves.csv", curves.to_dict("records"))
     folder.write_csv("table.csv", summary.to_dict("records"))

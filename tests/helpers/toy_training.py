@@ -48,7 +48,7 @@ class Toy(Task[Tensor]):
         drawn = torch.randn(len(batch), dtype=torch.float64, generator=generator)
         self.drawn.append(float(drawn[0]))
         error = self.model(batch).squeeze(-1) - batch.sum(-1) - self.noise * drawn
-        others = batch_mean(error.detach().unsqueeze(-1), group=distributed.group.WORLD)
+        others = batch_mean(drawn.unsqueeze(-1), group=distributed.group.WORLD)
         return error.square().mean(), {"bias": error.mean(), "others": others.mean()}
 
     def validate(self, generator: torch.Generator) -> dict[str, float]:

@@ -15,7 +15,8 @@ def run(path: Path, solved: list[float], **changes: object) -> Path:
     """The folder of a run with a validation every 10 steps."""
     folder = create(path)
     folder.write_settings(LMSettings(**changes))
-    records = [
+    records: list[dict[str, object]] = [{"split": "train", "step": 1, "epoch": 0, "loss": 0.0}]
+    records += [
         {"split": "valid", "step": 10 * i, "epoch": i, "solved": x, "right": x / 2}
         for i, x in enumerate(solved)
     ]

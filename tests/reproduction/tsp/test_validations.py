@@ -94,7 +94,7 @@ def test_a_run_in_two_folders_is_refused(runs: list[Path], tmp_path: Path) -> No
     draw(tmp_path / "part", *runs[:2])
     with pytest.raises(UserError, match="two of the folders have a run of rloo with seed 1"):
         read_gaps([tmp_path / "part", runs[1]])
-    with pytest.raises(UserError, match="one run for each estimator and seed"):
+    with pytest.raises(UserError, match="one run for each of them and each seed"):
         read_gaps([runs[0], runs[0]])
 
 

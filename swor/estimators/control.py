@@ -66,6 +66,7 @@ def controlled(weights: Weights, cost: Tensor, control: KnownMean) -> Tensor:
     >>> g = swor.additive(dist, s.value, table)
     >>> swor.controlled(swor.unordered_set(s), s.value.sqrt(), g).mean().backward()
     """
+    check_numbers("cost", cost, weights.weight, "the weights")
     check_numbers("the control variate", control.value, weights.log_p, "the weights")
     check_shape(
         "the mean of the control variate",

@@ -24,7 +24,7 @@ from swor.rules.reinforce import rloo
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw
 from swor.samplers.products import Factorized
-from swor.types import Cost, Sample, Scheme, Weights
+from swor.types import Cost, Sample, Scheme, Weights, check_numbers
 
 LARGEST = 2.0  # of a scale; 1 is the whole of the linear prediction
 
@@ -183,7 +183,8 @@ def _estimate(
         return weights.loss(f(drawn.value))
     value = drawn.value.detach().requires_grad_()
     cost = f(value)
-    baseline = weights.baseline(cost.detach())  # which checks the shape of the cost
+    check_numbers("cost", cost, weights.weight, "the weights")
+    baseline = weights.baseline(cost.detach())
     x = variables.one_hot(variables.decode(value))
     linear = _linear(weights.weight, rows, variables, x, _slope(variables, cost, value))
     advantage = weights.weight * (cost.detach() - baseline)

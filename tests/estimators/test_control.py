@@ -197,3 +197,10 @@ def test_without_gradient_the_value_is_estimated() -> None:
         for name in ("unordered_set_additive", "double_control", "carms"):
             module = swor.ESTIMATORS[name].make(dist)
             assert module(lambda x: additive_cost(x), dist, 2).isfinite().all()
+
+
+def test_a_cost_that_would_be_broadcast_is_refused() -> None:
+    sample = swor.sample(product_of(LOGITS.expand(2, N, C)), 3)
+    g = swor.additive(product_of(LOGITS.expand(2, N, C)), sample.value, TABLE.expand(2, N, C))
+    with pytest.raises(ValueError, match=r"cost has shape \(2, 1\); expected \(2, 3\)"):
+        swor.controlled(swor.unordered_set(sample), torch.ones(2, 1, dtype=torch.float64), g)

@@ -29,7 +29,7 @@ def main(steps: int = 200, count: int = 1000) -> None:
     )
 
     sample = swor.stochastic_beam_search(model(some.letters), 4, generator=generator)
-    for word, spoken, log_p in zip(some.spelling, sample.value, sample.log_p, strict=True):
+    for word, spoken, log_p in zip(some.spelling, sample.value, sample.log_p.detach(), strict=True):
         best = int(log_p.argmax())
         sounds = " ".join(PHONEMES[i] for i in spoken[best].tolist() if i != END)
         print(f"{word}: {sounds} ({float(log_p[best].exp()):.2f})")
@@ -37,7 +37,7 @@ def main(steps: int = 200, count: int = 1000) -> None:
     chance = right_probability(model, held_out).double()
     with torch.no_grad():
         sample = swor.stochastic_beam_search(model(held_out.letters), 8, generator=generator)
-    right = held_out.right(sample.value).double()
+    right = held_out.right(sample.value)
     for m in (1, 2, 4):
         estimate = swor.best_of(sample, m)
         error = float(estimate.variance(right).sum().clamp(min=0.0).sqrt()) / count

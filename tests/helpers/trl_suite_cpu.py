@@ -2,11 +2,12 @@
 
 import trl
 
-make = trl.RLOOConfig.__init__
 
+def pytest_configure() -> None:
+    """Change the default of TRL's settings; importing this module alone changes nothing."""
+    make = trl.RLOOConfig.__init__
 
-def in_single_precision(self, *args, **given):
-    make(self, *args, **{"bf16": False} | given)
+    def in_single_precision(self, *args, **given):
+        make(self, *args, **{"bf16": False} | given)
 
-
-trl.RLOOConfig.__init__ = in_single_precision
+    trl.RLOOConfig.__init__ = in_single_precision

@@ -232,7 +232,9 @@ class Weights:
     def _used(self, cost: Tensor) -> Tensor:
         """Return costs in the precision of the weights, with 0 for outcomes of probability 0."""
         check_numbers("cost", cost, self.weight, "the weights")
-        if not known_finite(cost):  # a finite cost times a weight of 0 is 0
+        if not known_finite(
+            cost.detach() + self.log_p.detach()
+        ):  # a finite cost times a weight of 0 is 0
             cost = without_impossible(cost, self.log_p)
             check_finite("cost", cost)
         return cost.to(_wider(cost.dtype, self.weight.dtype))

@@ -63,7 +63,6 @@ def advantages(
         | (Kool et al., 2020), equation (17)
         | https://arxiv.org/abs/2002.06043
     """
-    sample = _sample(log_p, log_rest)
     check_numbers("reward", reward, log_p, "log_p")
     reward = without_impossible(reward, log_p)
     check_finite("reward", reward)
@@ -74,8 +73,10 @@ def advantages(
             f"m is {m} for the objective {objective!r}; expected an integer for 'best_of' and "
             "'log_success', and None for 'mean'."
         )
-    with torch.enable_grad():  # the coefficient of each log p is the gradient of the surrogate
-        estimate = _loss(sample, reward.detach(), objective, m)
+    # The coefficient of each log p is the gradient of the surrogate, inside of an inference mode too.
+    with torch.inference_mode(False), torch.enable_grad():
+        sample = _sample(log_p, log_rest)
+        estimate = _loss(sample, reward.detach().clone(), objective, m)
         (coefficient,) = torch.autograd.grad(estimate.sum(), sample.log_p)
     return sample.k * coefficient
 
@@ -87,9 +88,9 @@ def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
         check_tensor("log_rest", log_rest, log_p.dtype)
         check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every prompt")
         check_same("log_rest", log_rest, "log_p", log_p)
-        log_rest = log_rest.detach()
+        log_rest = log_rest.detach().clone()
     index = torch.arange(log_p.shape[-1], device=log_p.device).expand(log_p.shape)
-    log_p = log_p.detach().requires_grad_()
+    log_p = log_p.detach().clone().requires_grad_()
     return Sample(index, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
 
 

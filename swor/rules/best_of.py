@@ -9,6 +9,7 @@ from torch import Tensor
 
 from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
+from swor.math.ratios import complete
 from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
 
@@ -177,8 +178,10 @@ def check_room(sample: Sample, draws: int, what: str, cure: str = "lower m") -> 
             f"Draw a larger sample, or {cure}."
         )
     log_p, log_rest = sample.log_p, sample.log_rest
-    if not may_inspect(log_p) or log_rest is None:
+    if not may_inspect(log_p):
         return
+    if log_rest is None:
+        log_rest = complete(log_p.detach(), None)[1]
     possible = (log_p > -torch.inf).sum(-1)
     if bool(((possible < draws) & (log_rest > -torch.inf)).any()):
         raise ValueError(

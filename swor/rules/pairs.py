@@ -6,7 +6,7 @@ from torch import Tensor
 
 from swor.rules.reinforce import rloo
 from swor.rules.unordered_set import unordered_set
-from swor.types import Sample, Scheme
+from swor.types import Sample, Scheme, require
 
 
 def pair_weights(sample: Sample) -> Tensor:
@@ -33,7 +33,7 @@ def pair_weights(sample: Sample) -> Tensor:
     >>> torch.allclose(W, s.log_p.exp().unsqueeze(-1) * s.log_p.exp())
     True
     """
-    sample.require("pair_weights", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
+    require(sample, "pair_weights", Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT)
     distinct = sample.scheme == Scheme.WITHOUT_REPLACEMENT
     weights = (unordered_set if distinct else rloo)(sample)
     if weights.baseline_weights is None:

@@ -30,7 +30,9 @@ from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes
 from swor.samplers._tables import DistinctValues, block_masses, block_members, log_mass_outside
 from swor.types import Sample, Scheme
 
-SPARSE = 15  # a stream is used if there are at least this many outcomes per sample
+FEW_OUTCOMES = 256  # up to which a race of all outcomes is about as fast as a stream at its best
+SPARSE = 15  # outcomes per sample from which on a stream may be faster
+SELDOM = 0.1  # repeated draws per sample up to which a stream is faster
 LARGEST_TABLE = 2**22  # number of probabilities beyond which a race in blocks saves a copy of them
 FEW_SAMPLES = 16  # largest number of samples that compiled code draws one by one
 FEW_DRAWS = 10  # length of a stream up to which comparing all pairs is faster than sorting
@@ -58,9 +60,9 @@ def distinct(
 ) -> DistinctValues:
     """Draw k distinct indices, (*batch, k), by the fastest of three methods with the same distribution.
 
-    If tensor values may be inspected, the indices come from a stream of independent draws. Compiled code
-    draws a few of them one by one. The exponential race serves for the rest: on an accelerator, for very many
-    outcomes, and for so few that a stream would mostly repeat itself.
+    If tensor values may be inspected and draws of these policies seldom repeat themselves, the indices come
+    from a stream of independent draws. Compiled code draws a few of them one by one. The exponential race
+    serves for the rest: on an accelerator, for few outcomes or very many, and for confident policies.
 
     Args:
         log_probs: (*batch, n); −inf masks an outcome.
@@ -75,8 +77,8 @@ def distinct(
     if allow_fewer:  # a stream would not end
         return _without_stream(full, min(k, n), generator, dtype, factors).padded(k)
     check_k(k, n, DRAW_WHOLE)
-    if may_inspect(full) and SPARSE * k <= n and 0 < full.numel() <= LARGEST_TABLE:
-        p = full.exp()
+    p = _seldom_repeating(full, k)
+    if p is not None:
         total = p.sum(-1, keepdim=True)
         check_normalized(total, dtype, steps=factors)
         found = _from_stream(full, p, total, k, generator)
@@ -84,6 +86,21 @@ def distinct(
         found = _without_stream(full, k, generator, dtype, factors)
         check_possible(found.log_p, cure=DRAW_WHOLE)
     return found
+
+
+def _seldom_repeating(full: Tensor, k: int) -> Tensor | None:
+    r"""Return the probabilities if a stream would seldom repeat itself, and None otherwise.
+
+    Two draws are equal with probability $\sum_x p(x)^2$, so about $k \sum_x p(x)^2$ draws per sample are
+    repeated.
+    """
+    n = full.shape[-1]
+    if not (may_inspect(full) and max(FEW_OUTCOMES, SPARSE * k) <= n):
+        return None
+    if not 0 < full.numel() <= LARGEST_TABLE:
+        return None
+    p = full.exp()
+    return p if k * p.square().sum(-1).mean().item() < SELDOM else None
 
 
 def _without_stream(

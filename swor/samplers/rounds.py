@@ -173,7 +173,7 @@ class DistinctRounds(Generic[Outcome]):
                 log_p.append(to_log_prob(outcome, given))
                 self._repeats[element] = -1
             self._draws[element] += 1
-            self._repeats[element] += 1
+            self._repeats[element] += outcome in position
 
     def _masses(self, k: int) -> list[float]:
         """Return the log of the mass outside of every element of the batch."""

@@ -19,7 +19,9 @@ WAYS = ("race", "blocks", "stream")
 
 def draw_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the samplers of a categorical variable use one of their methods for any number of outcomes."""
-    monkeypatch.setattr("swor.samplers._distinct.SPARSE", 0 if way == "stream" else 10**9)
+    monkeypatch.setattr("swor.samplers._distinct.FEW_OUTCOMES", 0)
+    monkeypatch.setattr("swor.samplers._distinct.SPARSE", 0)
+    monkeypatch.setattr("swor.samplers._distinct.SELDOM", 1e9 if way == "stream" else 0.0)
     monkeypatch.setattr(
         "swor.samplers._race.LARGEST_WITHOUT_BLOCKS", 1 if way == "blocks" else 10**9
     )

@@ -67,3 +67,17 @@ def test_mistakes_are_explained() -> None:
         swor.advantages(log_p, torch.ones(3))
     with pytest.raises(ValueError, match="reward contains NaN"):
         swor.advantages(log_p, torch.tensor([1.0, torch.nan]))
+
+
+def test_inside_of_an_inference_mode():
+    with torch.inference_mode():
+        log_p, reward = torch.tensor([0.5, 0.25]).log(), torch.tensor([1.0, 0.0])
+        found = swor.advantages(log_p, reward)
+    torch.testing.assert_close(found, torch.tensor([0.6, -0.6]))
+
+
+@pytest.mark.parametrize("objective", ["best_of", "log_success"])
+def test_too_few_possible_completions_are_refused_without_the_mass_outside(objective):
+    log_p, reward = torch.tensor([0.5, 0.0]).log(), torch.tensor([1.0, 0.0])
+    with pytest.raises(ValueError, match="only 1 outcomes of positive probability"):
+        swor.advantages(log_p, reward, objective=objective, m=2)

@@ -67,6 +67,8 @@ def advantage_moments(sample: Sample, reward: Tensor) -> Tensor:
 def deviation(moments: Tensor) -> Tensor:
     """Return the standard deviation of advantages, as TRL has it (n − 1), from their moments."""
     number, mass, first, second = moments.unbind()
+    # If no group of the step has rewards, all moments are 0, and so is the deviation.
+    mass, number = mass.clamp(min=torch.finfo(mass.dtype).tiny), number.clamp(min=2)
     return ((second / mass - (first / mass).square()) * number / (number - 1)).clamp(min=0.0).sqrt()
 
 

@@ -41,6 +41,18 @@ def check_vllm_settings(args: RLOOConfig) -> None:
             )
 
 
+def generation_ends(model: Any) -> list[int]:
+    """Return the tokens of the model's generation config that end completions, which an engine respects."""
+    given = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return (
+        []
+        if given is None
+        else [int(end) for end in given]
+        if isinstance(given, list)
+        else [int(given)]
+    )
+
+
 class DistinctEngine:
     """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts.
 

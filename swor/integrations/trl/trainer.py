@@ -39,7 +39,12 @@ from swor.integrations.trl._sampling import (
     check_text_only,
     processor_of,
 )
-from swor.integrations.trl._vllm import DistinctEngine, distinct_engines, own_part
+from swor.integrations.trl._vllm import (
+    DistinctEngine,
+    distinct_engines,
+    generation_ends,
+    own_part,
+)
 from swor.integrations.trl.config import goal_of
 from swor.types import Sample
 
@@ -172,7 +177,9 @@ class UnorderedSetTrainer(WeightedMetrics):
         k = self.num_generations if self.model.training else self.num_generations_eval
         tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
         # Only newer versions of TRL end completions at all tokens that the model ends them at.
-        ends = getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id]
+        ends = list(getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id])
+        if self.use_vllm:  # the engine ends completions at the tokens of the generation config too
+            ends += [end for end in generation_ends(self.model) if end not in ends]
         prompts, device = one_of_each(prompt_ids, k), self.accelerator.device
         if self.use_vllm:
             engine: DistinctEngine = self.vllm_generation.llm

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
+from swor.integrations.vllm._rows import TAKEN, TEMPERATURE, TOP_K
 from swor.integrations.vllm.engine import LOGPROBS, PROCESSOR
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-SETTINGS = ("n", "temperature", "top_k", "max_tokens", "seed", "stop_token_ids", "logprobs")
+# All that change the distribution are sent: the server takes missing ones from the model's generation config.
+SETTINGS = (
+    *("n", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty"),
+    *("frequency_penalty", "max_tokens", "seed", "stop_token_ids", "logprobs"),
+)
 
 
 class Server:
@@ -41,6 +47,20 @@ class Server:
         )
         config = SimpleNamespace(model_config=model, speculative_config=None)
         self.llm_engine = SimpleNamespace(vllm_config=config)
+        self._check_processor()
+
+    def _check_processor(self) -> None:
+        """Check, by a probe of which the answer is known, that the server has our processor."""
+        probe: dict[str, Any] = {"model": self.model, "prompt": [0], "max_tokens": 1, "logprobs": 2}
+        probe["vllm_xargs"] = {TAKEN: [], TEMPERATURE: 1.0, TOP_K: 0}
+        (choice,) = self._answer("/v1/completions", probe)["choices"]
+        found = sorted(choice["logprobs"]["top_logprobs"][0].values(), reverse=True)[:2]
+        if not all(abs(log_p + math.log(2.0)) < 1e-3 for log_p in found):
+            raise ValueError(
+                f"the server at {self.url} answers a probe with the log-probabilities {found}; expected two "
+                "of -log 2. Start it with --logprobs-mode processed_logprobs and --logits-processors "
+                f"{PROCESSOR}."
+            )
 
     def generate(
         self, prompts: Sequence[Any], parameters: Sequence[SamplingParams], use_tqdm: bool = False

@@ -26,10 +26,8 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
 # A paragraph of a References section: lines that start with a bar, the last of which may be an address.
 REFERENCE = re.compile(r"<p>\| ((?:[^<]|<(?!/p>))*?)(?:\n\| (https?://\S+))?</p>")
-# A link, not a picture, to a file of the repository, with the anchor of a heading.
-LINK = re.compile(
-    r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]+)?\)"
-)
+# A link or a picture that leads to a file of the repository, with the anchor of a heading.
+LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]+)?\)")
 REPLACEMENTS = (  # signs that common fonts lack, or draw too small to be seen
     (re.compile(r"<mi>&#x029F5;</mi>"), "<mo>\\</mo>"),
     (re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>"), r"<mrow>\1<mo>′</mo></mrow>"),

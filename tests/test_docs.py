@@ -78,7 +78,11 @@ def anchors(page: Path) -> list[str]:
         ("docs/estimators/sums.md", "[a](../choosing.md)", "[a](../choosing.md)"),
         ("results/tsp/README.md", "[a](../../docs/faq.md#k)", "[a](../../faq.md#k)"),
         ("results/README.md", "[a](tsp/README.md)", "[a](tsp/README.md)"),
-        ("results/tsp/README.md", "![a](../../docs/assets/figure1.png)", "![a](../../assets/figure1.png)"),
+        (
+            "results/tsp/README.md",
+            "![a](../../docs/assets/figure1.png)",
+            "![a](../../assets/figure1.png)",
+        ),
         ("results/README.md", "[the code](../swor/types.py)", "the code"),
         ("docs/faq.md", "[a](https://example.org)", "[a](https://example.org)"),
     ],

@@ -22,6 +22,11 @@ ROOT = Path(__file__).parent
 # and the report of `make reproduce`, if there is one.
 BESIDE = ("results/**/*.md", "results/**/*.png", "examples/*.py", "runs/reproduce/report.html")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+# Formulas of a notebook, which nothing has marked; code is passed over.
+IN_NOTEBOOK = re.compile(
+    r"<(?P<code>pre|code|script|style)\b.*?</(?P=code)>|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$<>\n]+?)\$",
+    re.DOTALL,
+)
 # Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
 # A paragraph of a References section: lines that start with a bar, the last of which may be an address.
@@ -83,9 +88,20 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_content(content: str, **_: Any) -> str:
+def on_page_content(content: str, page: Any, **_: Any) -> str:
     """Convert formulas to MathML, which browsers show without a script, and link references."""
+    if page.file.src_uri.endswith(".ipynb"):
+        content = IN_NOTEBOOK.sub(_marked, content)
     return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
+
+
+def _marked(match: re.Match[str]) -> str:
+    """Return a formula of a notebook as those of other pages are marked."""
+    if match["block"]:
+        return f'<div class="arithmatex">\\[{match["block"]}\\]</div>'
+    return (
+        f'<span class="arithmatex">\\({match["inline"]}\\)</span>' if match["inline"] else match[0]
+    )
 
 
 def _formula(match: re.Match[str]) -> str:

@@ -37,8 +37,11 @@ def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
 
     The last is the unordered set estimate of $k - E[\text{distinct}]$, the expected number of duplicates
     among $k$ independent samples, because
-    $E[\text{distinct}] = \sum_x (1 - (1 - p_x)^k) = E_p[\sum_{j<k} (1 - p_x)^j]$. It is unbiased, and so is
-    the variance $\hat V$ of :func:`swor.murthy_variance`. Use the statistics to monitor a training run.
+
+    $$E[\text{distinct}] = \sum_x (1 - (1 - p_x)^k) = E_p\Bigl[\sum_{j<k} (1 - p_x)^j\Bigr].$$
+
+    It is unbiased, and so is the variance $\hat V$ of :func:`swor.murthy_variance`. Use the statistics to
+    monitor a training run.
 
     Args:
         sample: drawn without replacement, k ≥ 2.

@@ -33,10 +33,10 @@ def answer(folder: Path) -> str:
     long = late_values(committed_table(folder / "20-200-epochs" / "curves.csv"))
     low, high = lead(large)
     return (
-        "All numbers are of validation images. In the large domain, $10^{20}$, the unordered set estimator "
-        f"and RLOO are ahead of the best of the other estimators by {low:.1f} to {high:.1f} nats, depending "
-        f"on the epoch. Of the two, {ahead(last_values(large))} after {large['epoch'].max():.0f} epochs. In "
-        f"longer runs, {ahead(long)} in the mean of epochs {WINDOW + 1} to {2 * WINDOW}. In the small "
+        "On validation images of the large domain, $10^{20}$, the unordered set estimator and RLOO are ahead "
+        f"of the best of the other estimators by {low:.1f} to {high:.1f} nats, depending on the epoch; of the "
+        f"two, {ahead(last_values(large))} after {large['epoch'].max():.0f} epochs, and in longer runs "
+        f"{ahead(long)} in the mean of epochs {WINDOW + 1} to {2 * WINDOW}. In the small "
         "domain, $10^2$, with output biases from the mean training image, "
         f"{ahead(last_values(small))} after {small['epoch'].max():.0f} epochs.\n"
     )

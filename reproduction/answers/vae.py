@@ -34,8 +34,8 @@ def answer(folder: Path) -> str:
     low, high = lead(large)
     return (
         "On validation images of the large domain, $10^{20}$, the unordered set estimator and RLOO are ahead "
-        f"of the best of the other estimators by {low:.1f} to {high:.1f} nats, depending on the epoch; of the "
-        f"two, {ahead(last_values(large))} after {large['epoch'].max():.0f} epochs, and in longer runs "
+        f"of the best of the other estimators by {low:.1f} to {high:.1f} nats, depending on the epoch; of "
+        f"the two, {ahead(last_values(large))} after {large['epoch'].max():.0f} epochs, and in longer runs "
         f"{ahead(long)} in the mean of epochs {WINDOW + 1} to {2 * WINDOW}. In the small "
         "domain, $10^2$, with output biases from the mean training image, "
         f"{ahead(last_values(small))} after {small['epoch'].max():.0f} epochs.\n"

@@ -279,10 +279,24 @@ class UnknownEstimatorError(KeyError):
 
 
 class Registry(dict[str, Estimator]):
-    """Estimators by name, with an error for other names that lists those."""
+    """Estimators by name, with an error for other names that lists those, shown as a table.
+
+    >>> Registry({name: ESTIMATORS[name] for name in ("risk", "relax")})
+    risk   biased            Kool et al. (2020), equation (22); Edunov et al. (2018)
+    relax  unbiased  learns  Grathwohl et al. (2018)
+    """
 
     def __missing__(self, name: object) -> Estimator:
         raise UnknownEstimatorError(name, tuple(self))
+
+    def __repr__(self) -> str:
+        """Return a line for every estimator: its name, whether it is unbiased and learns, its reference."""
+        width = max(map(len, self), default=0)
+        return "\n".join(
+            f"{name:{width}}  {'unbiased' if entry.unbiased else 'biased':8}  "
+            f"{'learns' if entry.learns else '':6}  {entry.equation}"
+            for name, entry in self.items()
+        )
 
 
 ESTIMATORS: dict[str, Estimator] = Registry(

@@ -92,7 +92,7 @@ class _Running:
         self.prompt, self.parameters = tuple(prompt), parameters
         self.tokens: list[int] = []
         self.log_probs: list[torch.Tensor] = []
-        self.request = request_of(parameters.extra_args, parameters.temperature, parameters.top_k)
+        self.request = request_of(parameters.extra_args, parameters.temperature)
         self.ended = False
 
     def is_ours(self):

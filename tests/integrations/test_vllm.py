@@ -215,7 +215,12 @@ def test_settings_that_act_after_the_processor_are_refused(llm):
     from vllm.exceptions import VLLMValidationError
 
     extra, prompt = {TREE: encode(Tree())}, [{"prompt_token_ids": PROMPTS[1]}]
-    for given in ({"top_p": 0.5}, {"temperature": 0.0}, {"frequency_penalty": 1.0}):
+    for given in (
+        {"top_p": 0.5},
+        {"top_k": 2},
+        {"temperature": 0.0},
+        {"frequency_penalty": 1.0},
+    ):
         with pytest.raises(VLLMValidationError, match=f"change {next(iter(given))}"):
             llm.generate(prompt, SamplingParams(extra_args=extra, **given), use_tqdm=False)
 

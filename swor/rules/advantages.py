@@ -73,12 +73,11 @@ def advantages(
             f"m is {m} for the objective {objective!r}; expected an integer for 'best_of' and "
             "'log_success', and None for 'mean'."
         )
-    # The coefficient of each log p is the gradient of the surrogate, inside of an inference mode too.
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.no_grad():
         sample = _sample(log_p, log_rest)
-        estimate = _loss(sample, reward.detach().clone(), objective, m)
-        (coefficient,) = torch.autograd.grad(estimate.sum(), sample.log_p)
-    return sample.k * coefficient
+        coefficient = _coefficient(sample, reward, objective, m)
+        possible = torch.where(log_p > -torch.inf, coefficient, 0.0)
+        return (sample.k * possible).to(log_p.dtype)
 
 
 def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
@@ -88,15 +87,15 @@ def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
         check_tensor("log_rest", log_rest, log_p.dtype)
         check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every prompt")
         check_same("log_rest", log_rest, "log_p", log_p)
-        log_rest = log_rest.detach().clone()
     index = torch.arange(log_p.shape[-1], device=log_p.device).expand(log_p.shape)
-    log_p = log_p.detach().clone().requires_grad_()
     return Sample(index, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
 
 
-def _loss(sample: Sample, reward: Tensor, objective: Objective, m: int | None) -> Tensor:
+def _coefficient(sample: Sample, reward: Tensor, objective: Objective, m: int | None) -> Tensor:
+    """Return the coefficient of the gradient of each log-probability in the estimate, (*batch, k)."""
     if objective == "mean" or m is None:
-        return unordered_set(sample).loss(reward)
+        weights = unordered_set(sample)
+        return weights.weight * (reward - weights.baseline(reward))
     if objective == "best_of":
-        return best_of(sample, m).loss(reward)
-    return log_success(sample, m).loss(reward)
+        return best_of(sample, m).coefficient(reward)
+    return log_success(sample, m).coefficient(reward)

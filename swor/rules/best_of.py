@@ -71,6 +71,10 @@ class BestOf:
         found = self._find(f, log_p, gradient=True)
         return first_order_loss(f, found, self.sample.log_p if log_p is None else log_p)
 
+    def coefficient(self, f: Tensor) -> Tensor:
+        """Return the coefficients $c_s$ of the gradients of log-probabilities in ``loss``, (*batch, k)."""
+        return self._find(possible_values("f", f, self.sample), None, gradient=True).coefficient
+
     def variance(self, f: Tensor) -> Tensor:
         r"""Return an unbiased estimate of the variance of :meth:`mean`, from a sample of 2m or more.
 

@@ -68,6 +68,10 @@ class LogSuccess:
         found = self._find(success, log_p, gradient=True)
         return first_order_loss(success - 1.0, found, self.sample.log_p if log_p is None else log_p)
 
+    def coefficient(self, success: Tensor) -> Tensor:
+        """Return the coefficient of the gradient of each log-probability in :meth:`loss`, (*batch, k)."""
+        return self._find(possible_successes(success, self.sample), None, gradient=True).coefficient
+
     def _find(self, success: Tensor, log_p: Tensor | None, *, gradient: bool) -> BestOfWeights:
         """The sum over all m of the best of m draws, divided by m, in one pass."""
         terms = {m: 1.0 / m for m in range(1, self.order + 1)}

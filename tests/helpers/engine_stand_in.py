@@ -40,14 +40,15 @@ class Engine:
         calls: for every call, the numbers of completions asked for.
     """
 
-    def __init__(self, logits, seed=0, processors=True):
+    def __init__(self, logits, seed=0, processors=True, end=END):
         self.logits, self.generator, self.processors = logits, seeded(seed), processors
+        self.end = end
         self.steps = self.touched = 0
         self.calls: list[list[int]] = []
         model = SimpleNamespace(
             logits_processors=ENGINE["logits_processors"],
             logprobs_mode=ENGINE["logprobs_mode"],
-            hf_config=SimpleNamespace(pad_token_id=None, eos_token_id=END),
+            hf_config=SimpleNamespace(pad_token_id=None, eos_token_id=end),
         )
         config = SimpleNamespace(model_config=model, speculative_config=None)
         self.llm_engine = SimpleNamespace(vllm_config=config)
@@ -55,7 +56,7 @@ class Engine:
     def generate(self, prompts, parameters, use_tqdm=True):
         self.calls.append([p.n for p in parameters])
         running = [
-            _Running(prompt["prompt_token_ids"], p)
+            _Running(prompt["prompt_token_ids"], p, self.end)
             for prompt, p in zip(prompts, parameters, strict=True)
             for _ in range(p.n)
         ]
@@ -88,11 +89,11 @@ class Engine:
 
 
 class _Running:
-    def __init__(self, prompt, parameters):
-        self.prompt, self.parameters = tuple(prompt), parameters
+    def __init__(self, prompt, parameters, end):
+        self.prompt, self.parameters, self.end = tuple(prompt), parameters, end
         self.tokens: list[int] = []
         self.log_probs: list[torch.Tensor] = []
-        self.request = request_of(parameters.extra_args, parameters.temperature, parameters.top_k)
+        self.request = request_of(parameters.extra_args, parameters.temperature)
         self.ended = False
 
     def is_ours(self):
@@ -103,7 +104,7 @@ class _Running:
     def add(self, token, row):
         self.tokens.append(token)
         self.log_probs.append(row)
-        ends = token in (END, *self.parameters.stop_token_ids)
+        ends = token in (self.end, *self.parameters.stop_token_ids)
         self.ended = ends or len(self.tokens) == self.parameters.max_tokens
 
     def output(self, index):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, permutations
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import server_stand_in
 import torch
 from problems import log_probabilities, seeded
 from tiny_trainer import trainer
@@ -24,7 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
     [
         ({"top_p": 0.9}, "top_p is 0.9 and use_vllm True; expected 1.0"),
         ({"generation_kwargs": {"seed": 1}}, "generation_kwargs is .* expected None"),
-        ({"vllm_mode": "server"}, "vllm_mode is 'server' and use_vllm True; expected 'colocate'"),
     ],
 )
 def test_settings_that_the_engine_cannot_honour(given, message, tmp_path):
@@ -73,14 +74,57 @@ def test_every_group_of_equal_prompts_gets_distinct_completions(monkeypatch):
 
 
 def test_ranks_of_one_engine_take_their_part(monkeypatch):
-    engine = SimpleNamespace(sample=a_sample([1, 2, 3, 4], 2))
-    assert engines.own_part(engine, 4, "cpu").value.shape == (4, 2, 2)
+    sample = a_sample([1, 2, 3, 4], 2)
+    assert engines.own_part(sample, 4, "cpu").value.shape == (4, 2, 2)
     monkeypatch.setattr(
         torch.distributed, "get_rank", lambda: 3
     )  # of the second engine of two ranks
-    assert torch.equal(engines.own_part(engine, 2, "cpu").value, engine.sample.value[2:])
+    assert torch.equal(engines.own_part(sample, 2, "cpu").value, sample.value[2:])
     with pytest.raises(RuntimeError, match="has drawn nothing"):
-        engines.own_part(SimpleNamespace(sample=None), 2, "cpu")
+        engines.shared_sample(SimpleNamespace(mode="colocate"), SimpleNamespace(sample=None))
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """A trainer with a server; the transfer of weights and the server itself have a stand-in."""
+    server_stand_in.install(monkeypatch)
+    return trainer(tmp_path, use_vllm=True, vllm_mode="server", temperature=0.8)
+
+
+def test_a_server_draws_from_the_trained_weights(served):
+    """TRL sends the weights after every step, and the server's log-probabilities are the policy's."""
+    served.train()
+    client = served.vllm_generation.vllm_client
+    assert isinstance(client, engines.DistinctClient) and client.transfers == client.resets == 4
+    logged = [entry for entry in served.state.log_history if "reward" in entry]
+    assert len(logged) == 4 and all(0 < entry["swor/mass_covered"] <= 1 for entry in logged)
+    served.model.train()
+    batch = served._generate_and_score_completions([{"prompt": "a b"}] * 4 + [{"prompt": "c"}] * 4)
+    sample = served._sample
+    assert client.transfers == 5
+    assert torch.allclose(batch["old_logps"], sample.log_p.flatten().float(), atol=1e-5)
+    assert all(len(set(map(tuple, group))) == 4 for group in sample.value.tolist())
+    total = sample.log_p.exp().sum(-1) + sample.log_rest.exp()
+    assert torch.allclose(total, torch.ones_like(total), atol=1e-5)
+
+
+def test_a_server_has_the_law_of_the_model(served):
+    """Pairs of completions of one token, by a chi-square test."""
+    from problems import chi_square
+
+    served.vllm_generation.max_completion_length, number = 1, 800
+    served.model.eval()
+    served.num_generations_eval = 2
+    ids = served.processing_class("a b")["input_ids"]
+    served._generate_single_turn([ids] * (2 * number), None, {})
+    with torch.no_grad():
+        log_p = (served.model(torch.tensor([ids])).logits[0, -1].double() / 0.8).log_softmax(-1)
+    pairs = list(permutations(range(len(log_p)), 2))
+    law = dict(
+        zip(pairs, swor.log_prob_ordered(log_p[torch.tensor(pairs)]).exp().tolist(), strict=True)
+    )
+    observed = Counter(tuple(row) for row in served._sample.value[..., 0].tolist())
+    assert chi_square(observed, law, number) > 1e-3
 
 
 def test_the_engine_of_trl_is_replaced_while_the_trainer_is_made_only():

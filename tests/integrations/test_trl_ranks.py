@@ -48,3 +48,11 @@ def test_every_rank_draws_its_own_groups_of_a_sharded_model(tmp_path):
         assert a["rewards"] == pytest.approx(b["rewards"], abs=1e-6)
         assert a["weights"] == pytest.approx(b["weights"], abs=1e-5)
         assert a["longest"][2:] == b["longest"]
+
+
+def test_one_server_draws_the_groups_of_all_ranks(tmp_path):
+    """The main process asks for them, and every rank gets its own."""
+    found = train(tmp_path, "server")
+    assert all(x["ranks"] == 2 and len(x["rewards"]) == 4 and x["gap"] < 1e-5 for x in found)
+    assert found[0]["rewards"] == found[1]["rewards"]
+    assert found[0]["weights"] == found[1]["weights"]

@@ -14,13 +14,13 @@ import pytest
 import tabular_language_model as table
 import torch
 from problems import chi_square, seeded
+from vllm_serve import serving
 
 import swor
 from swor.integrations.vllm import ENGINE, DistinctCompletions, Server, sample_completions
 from swor.integrations.vllm._rows import TREE
 from swor.integrations.vllm._trees import Tree
 from swor.integrations.vllm._wire import encode
-from swor.integrations.vllm.engine import LOGPROBS, PROCESSOR
 
 pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not here: run `make test-vllm`"),
@@ -215,7 +215,12 @@ def test_settings_that_act_after_the_processor_are_refused(llm):
     from vllm.exceptions import VLLMValidationError
 
     extra, prompt = {TREE: encode(Tree())}, [{"prompt_token_ids": PROMPTS[1]}]
-    for given in ({"top_p": 0.5}, {"temperature": 0.0}, {"frequency_penalty": 1.0}):
+    for given in (
+        {"top_p": 0.5},
+        {"top_k": 2},
+        {"temperature": 0.0},
+        {"frequency_penalty": 1.0},
+    ):
         with pytest.raises(VLLMValidationError, match=f"change {next(iter(given))}"):
             llm.generate(prompt, SamplingParams(extra_args=extra, **given), use_tqdm=False)
 
@@ -269,36 +274,16 @@ def test_an_engine_in_a_process_of_its_own(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_a_server(folder, tmp_path):
-    import socket
-    import subprocess
-    import sys
-    import time
-
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    small = "--max-model-len 64 --max-num-seqs 64 --kv-cache-memory-bytes 67108864"
-    flags = f"--skip-tokenizer-init --dtype float32 --enforce-eager {small} --port {port}"
-    ours = f"--logits-processors {PROCESSOR} --logprobs-mode {LOGPROBS}"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    with (
-        open(tmp_path / "log", "w") as log,
-        subprocess.Popen([*command, *flags.split(), *ours.split()], stdout=log, stderr=log) as run,
-    ):
-        try:
-            server = None
-            while server is None and run.poll() is None:
-                try:
-                    server = Server(f"http://localhost:{port}", pad_token_id=PAD)
-                except OSError:
-                    time.sleep(1)
-            assert server is not None, (tmp_path / "log").read_text()[-2000:]
-            completions = DistinctCompletions(server, PROMPTS, max_new_tokens=LENGTH)
-            completions.draw(20)
-            check_log_probabilities(completions.sample(), [law(0), law(1)])
+    with serving(folder, tmp_path / "log", "--skip-tokenizer-init") as url:
+        server = Server(url, pad_token_id=PAD)
+        for settings in ({}, {"temperature": 0.6, "top_k": 3}):
+            completions = DistinctCompletions(server, PROMPTS, max_new_tokens=LENGTH, **settings)
+            completions.draw(12)
+            laws = [law(which, **settings) for which in range(2)]
+            check_log_probabilities(completions.sample(), laws)
             assert completions.rounds > 1
-        finally:
-            run.terminate()
+        with pytest.raises(ValueError, match=r"answers /v1/completions with 4\d\d"):
+            sample_completions(server, [[1] * 100], k=1, max_new_tokens=LENGTH)
 
 
 # The other model runner needs a GPU or Triton for CPUs: here its interface is driven by hand.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -32,3 +34,21 @@ def test_a_server_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Server, "_answer", answers([-0.1, -3.0]))
     with pytest.raises(ValueError, match=r"expected two of -log 2.*--logits-processors"):
         Server("http://localhost:8000")
+
+
+def test_what_a_server_says_is_repeated() -> None:
+    """An older server of TRL, say, which has other addresses."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404, "Not Found")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("localhost", 0), Other) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(
+            ValueError, match=r"answers /v1/models with 404 .* expected a `vllm serve`"
+        ):
+            Server(f"http://localhost:{server.server_port}")

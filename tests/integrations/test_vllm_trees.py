@@ -88,6 +88,32 @@ def test_the_order_has_the_law_of_sampling_without_replacement(k, settings):
     assert chi_square(observed, expected, draws) > 1e-3
 
 
+def tied(tokens):
+    """Three tokens are equal to the smallest of the two largest, in an order that changes."""
+    return torch.tensor([0.0, 0.0, 1.0, 0.0]).roll(sum(tokens))
+
+
+@pytest.mark.parametrize("steps", [(1,) * 3, (3,)], ids=str)
+def test_ties_at_the_border_of_top_k_are_all_kept(steps):
+    """A token whose mass is partly taken is still one of those that the model's own logits keep."""
+    law, draws = completions(top_k=2, of=tied, length=2), 1500
+    drawn = DistinctCompletions(
+        Engine(lambda prompt, tokens: tied(tokens)), [PROMPT] * draws, max_new_tokens=2, top_k=2
+    )
+    for n in steps:
+        drawn.draw(n)
+    sample = drawn.sample()
+    check(sample, [law] * draws)
+    observed = Counter(tuple(tokens_of(x) for x in row) for row in sample.value)
+    expected = {
+        order: swor.log_prob_ordered(torch.tensor([law[x] for x in order]).double()).exp().item()
+        for order in permutations(law, 3)
+    }
+    assert chi_square(observed, expected, draws) > 1e-3
+    drawn.draw(len(law), allow_fewer=True)
+    assert [set(row) for row in drawn.token_ids] == [set(law)] * draws
+
+
 def test_an_engine_that_leaves_nothing_out_is_noticed():
     """Its log-probabilities are not those of what was left."""
     law = completions()

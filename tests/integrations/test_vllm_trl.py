@@ -1,4 +1,4 @@
-"""The TRL trainer with a vLLM engine in the same process; `make test-vllm` runs these."""
+"""The TRL trainer with a vLLM engine in the same process, and with a server; `make test-vllm` runs these."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import pytest
 import torch
+from vllm_serve import serving
 
 pytestmark = [
     pytest.mark.skipif(
@@ -44,23 +45,30 @@ def likes_a(completions, **_):
     return [text.split().count("a") / 2 for text in completions]
 
 
+def settings(folder, mode, **given):
+    """Settings of three short steps."""
+    from swor.integrations.trl import UnorderedSetConfig
+
+    return UnorderedSetConfig(
+        str(folder / "out"), use_vllm=True, vllm_mode=mode, vllm_max_model_length=64,
+        vllm_gpu_memory_utilization=0.1, num_generations=3, per_device_train_batch_size=6,
+        max_completion_length=2, max_steps=3, learning_rate=1e-2, logging_steps=1, beta=0.0,
+        temperature=0.8, report_to=[], use_cpu=True, bf16=False, gradient_checkpointing=False,
+        save_strategy="no", disable_tqdm=True, model_init_kwargs={"dtype": "float32"}, **given,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A trainer that has trained for three steps."""
     from datasets import Dataset
 
-    from swor.integrations.trl import UnorderedSetConfig, UnorderedSetTrainer
+    from swor.integrations.trl import UnorderedSetTrainer
     from swor.integrations.vllm import ENGINE
 
     folder = tmp_path_factory.mktemp("run")
     save(folder / "model")
-    args = UnorderedSetConfig(
-        str(folder / "out"), use_vllm=True, vllm_mode="colocate", vllm_max_model_length=64,
-        vllm_gpu_memory_utilization=0.1, num_generations=3, per_device_train_batch_size=6,
-        max_completion_length=2, max_steps=3, learning_rate=1e-2, logging_steps=1, beta=0.0,
-        temperature=0.8, report_to=[], use_cpu=True, bf16=False, gradient_checkpointing=False,
-        save_strategy="no", disable_tqdm=True, model_init_kwargs={"dtype": "float32"},
-    )  # fmt: skip
+    args = settings(folder, "colocate")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             patch.delenv(name, raising=False)
@@ -134,3 +142,34 @@ def test_the_law_is_that_of_the_model(run):
     statistic = ((observed - mean).square() / mean).sum()
     freedom = len(mean) - 1
     assert abs(statistic - freedom) / (2 * freedom) ** 0.5 < 4
+
+
+@pytest.mark.slow
+def test_a_server_of_its_own(tmp_path, monkeypatch):
+    """A real `vllm serve`, but for the transfer of weights by NCCL: it keeps those that it started with."""
+    from datasets import Dataset
+    from trl.generation.vllm_client import VLLMClient
+
+    from swor.integrations.trl import UnorderedSetTrainer
+
+    sent = []
+    monkeypatch.setattr(VLLMClient, "init_communicator", lambda self, device: None)
+    monkeypatch.setattr(
+        VLLMClient, "update_named_params", lambda self, about, given: sent.append(len(list(given)))
+    )
+    save(tmp_path / "model")
+    with serving(tmp_path / "model", tmp_path / "log") as url:
+        args = settings(tmp_path, "server", vllm_server_base_url=url)
+        data = Dataset.from_dict({"prompt": ["a b", "b", "a", "b b a"] * 4})
+        run = UnorderedSetTrainer(str(tmp_path / "model"), likes_a, args, data)
+        run.model.train()
+        batch = run._generate_and_score_completions([{"prompt": "a b"}] * 3 + [{"prompt": "b"}] * 3)
+        sample = run._sample
+        log_p = sample.log_p.flatten().double()
+        assert torch.allclose(batch["old_logps"].double(), log_p, atol=1e-4)
+        total = sample.log_p.exp().sum(-1) + sample.log_rest.exp()
+        assert torch.allclose(total, torch.ones_like(total), atol=1e-4)
+        run.train()
+    assert len(sent) == 4 and set(sent) == {len(list(run.model.parameters()))}
+    logged = [entry for entry in run.state.log_history if "reward" in entry]
+    assert len(logged) == 3 and all(0 < entry["swor/mass_covered"] <= 1 for entry in logged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from best_of_enumeration import Problem, distinct
+from problems import log_probabilities
 from torch import Tensor
 
 import swor
@@ -81,3 +82,24 @@ def test_too_few_possible_completions_are_refused_without_the_mass_outside(objec
     log_p, reward = torch.tensor([0.5, 0.0]).log(), torch.tensor([1.0, 0.0])
     with pytest.raises(ValueError, match="only 1 outcomes of positive probability"):
         swor.advantages(log_p, reward, objective=objective, m=2)
+
+
+OBJECTIVE = [{}, {"objective": "best_of", "m": 2}, {"objective": "log_success", "m": 2}]
+
+
+@pytest.mark.parametrize("given", OBJECTIVE, ids=str)
+def test_under_vmap(given):
+    log_p = torch.stack([log_probabilities(6)[:4], log_probabilities(7)[:4]])
+    reward = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    found = torch.func.vmap(lambda p, r: swor.advantages(p, r, **given))(log_p, reward)
+    assert torch.allclose(found, swor.advantages(log_p, reward, **given), rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", OBJECTIVE, ids=str)
+def test_compiled_as_one_graph(given):
+    log_p = log_probabilities(6)[:4]
+    reward = torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    compiled = torch.compile(
+        lambda p, r: swor.advantages(p, r, **given), fullgraph=True, backend="eager"
+    )
+    assert torch.allclose(compiled(log_p, reward), swor.advantages(log_p, reward, **given))

@@ -1,9 +1,12 @@
-r"""vLLM inside of the trainer: an engine that draws distinct completions where TRL asks for independent ones.
+r"""vLLM in the trainer: an engine or a server draws distinct completions where TRL asks for independent ones.
 
-The engine takes the place of ``vllm.LLM`` while the trainer is made, so that TRL makes it, loads the trained
-weights into it, and lets it sleep, as ever. The weights of completions come from the log-probabilities of the
-engine, since these are the law of the draws, and since the mass outside is a sum there: with those of the
-trainer, which differ by rounding, it would be $1 - \sum p$, of which nothing is left if the policy is sure.
+An engine takes the place of ``vllm.LLM`` while the trainer is made, so that TRL makes it, loads the trained
+weights into it, and lets it sleep, as ever. For a server, the client of the main process is replaced: it
+draws the completions of all processes, and the sample is sent to all of them.
+
+The weights of completions come from the log-probabilities of the engine, since these are the law of the
+draws, and since the mass outside is a sum there: with those of the trainer, which differ by rounding, it
+would be $1 - \sum p$, of which nothing is left if the policy is sure.
 """
 
 from __future__ import annotations
@@ -11,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from trl import RLOOConfig
 
 from swor.types import Sample
+
+if TYPE_CHECKING:
+    from swor.integrations.vllm import Server
 
 # Settings of TRL that are defined for a distribution from which nothing has been taken away.
 PLAIN = {
@@ -25,7 +32,6 @@ PLAIN = {
     "repetition_penalty": 1.0,
     "generation_kwargs": None,
     "vllm_structured_outputs_regex": None,
-    "vllm_mode": "colocate",
 }
 
 
@@ -36,8 +42,8 @@ def check_vllm_settings(args: RLOOConfig) -> None:
         if given != usual and given != {}:
             raise ValueError(
                 f"{name} is {given!r} and use_vllm True; expected {usual!r}, since distinct completions from "
-                "vLLM are drawn by an engine in the same process, from the model itself at temperature and "
-                "top_k. Leave it out, or leave out use_vllm."
+                "vLLM are drawn from the model itself at temperature and top_k. Leave it out, or leave out "
+                "use_vllm."
             )
 
 
@@ -53,16 +59,47 @@ def generation_ends(model: Any) -> list[int]:
     )
 
 
-class DistinctEngine:
+class Drawing:
+    """What an engine and a client of a server have in common.
+
+    Attributes:
+        stop_token_ids: that end completions, besides the model's own; to be set before any are drawn.
+        allow_fewer: whether a prompt may have fewer than k completions, likewise.
+        sample: the completions that were drawn last, of all prompts.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source, self.allow_fewer = source, False
+        self.stop_token_ids: Sequence[int] = ()
+        self.sample: Sample | None = None
+
+    def draw(
+        self, prompts: Sequence[list[int]], k: int, max_tokens: int, temperature: float, top_k: int
+    ) -> list[list[int]]:
+        """Draw k completions of every prompt, keep the sample, and return their tokens, (prompts · k)."""
+        from swor.integrations.vllm import sample_completions
+
+        self.sample = sample_completions(
+            self._source,
+            prompts,
+            k=k,
+            max_new_tokens=max_tokens,
+            temperature=temperature,
+            top_k=top_k if top_k > 0 else None,
+            stop_token_ids=self.stop_token_ids,
+            allow_fewer=self.allow_fewer,
+        )
+        tokens: list[list[int]] = self.sample.value.flatten(0, 1).tolist()
+        return tokens
+
+
+class DistinctEngine(Drawing):
     """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts.
 
     Everything else is that of ``vllm.LLM``, which it is made with.
 
     Attributes:
         k: the number of completions of every prompt, to be set before they are drawn.
-        stop_token_ids: that end completions, besides the model's own.
-        allow_fewer: whether a prompt may have fewer than k completions.
-        sample: the completions that were drawn last, of all prompts of the engine.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -70,32 +107,20 @@ class DistinctEngine:
 
         from swor.integrations.vllm import ENGINE
 
-        self._llm: Any = LLM(*args, **ENGINE | options)
-        self.k, self.allow_fewer = 1, False
-        self.stop_token_ids: Sequence[int] = ()
-        self.sample: Sample | None = None
+        super().__init__(LLM(*args, **ENGINE | options))
+        self.k = 1
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._llm, name)
+        return getattr(self._source, name)
 
     def generate(
         self, prompts: Sequence[dict[str, Any]], sampling_params: Any, use_tqdm: bool = False
     ) -> list[SimpleNamespace]:
         """Return one output per prompt, as TRL reads it; the k outputs of equal prompts are distinct."""
-        from swor.integrations.vllm import sample_completions
-
-        ids = [prompt["prompt_token_ids"] for prompt in prompts]
-        self.sample = sample_completions(
-            self._llm,
-            ids[:: self.k],
-            k=self.k,
-            max_new_tokens=sampling_params.max_tokens,
-            temperature=sampling_params.temperature,
-            top_k=sampling_params.top_k or None,
-            stop_token_ids=self.stop_token_ids,
-            allow_fewer=self.allow_fewer,
+        ids, given = [prompt["prompt_token_ids"] for prompt in prompts], sampling_params
+        completions = self.draw(
+            ids[:: self.k], self.k, given.max_tokens, given.temperature, given.top_k
         )
-        completions = self.sample.value.flatten(0, 1).tolist()
         return [
             SimpleNamespace(
                 prompt_token_ids=prompt,
@@ -103,6 +128,35 @@ class DistinctEngine:
             )
             for prompt, tokens in zip(ids, completions, strict=True)
         ]
+
+
+class DistinctClient(Drawing):
+    """A client of a server for TRL whose ``generate`` draws distinct completions.
+
+    Everything else, such as the transfer of the trained weights, is that of TRL's own client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(server_of(client))
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def generate(
+        self,
+        *,
+        prompts: list[list[int]],
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        top_k: int,
+        **_: Any,
+    ) -> dict[str, Any]:
+        """Return n distinct completions of every prompt, as TRL reads them."""
+        completions = self.draw(prompts, n, max_tokens, temperature, top_k)
+        no_scores = dict.fromkeys(("logprobs", "logprob_token_ids"))
+        return {"prompt_ids": prompts, "completion_ids": completions, **no_scores}
 
 
 @contextmanager
@@ -121,13 +175,45 @@ def distinct_engines(wanted: bool) -> Iterator[None]:
         maker.LLM = own
 
 
-def own_part(engine: DistinctEngine, prompts: int, device: Any) -> Sample:
-    """Return the groups of this process: ranks of a tensor-parallel engine draw those of all of them."""
-    sample, first = engine.sample, 0
-    if sample is None:
+def server_of(client: Any) -> Server:
+    """Return the server that a client is connected to; it is an error if it has no processor of ours."""
+    from swor.integrations.vllm import Server
+
+    return Server(client.base_url)
+
+
+def serve_distinct(generation: Any) -> None:
+    """Let TRL's client of a server, which the main process has, draw distinct completions."""
+    client = getattr(generation, "vllm_client", None)
+    if client is not None:
+        generation.vllm_client = DistinctClient(client)
+
+
+def drawing_of(generation: Any, k: int) -> Drawing | None:
+    """Return what draws completions in this process; None if another one does."""
+    if generation.mode == "server":
+        client: DistinctClient | None = getattr(generation, "vllm_client", None)
+        return client
+    engine: DistinctEngine = generation.llm
+    engine.k = k
+    return engine
+
+
+def shared_sample(generation: Any, drawing: Drawing | None) -> Sample:
+    """Return what was drawn last: that of a server is sent to all processes."""
+    sample = [None if drawing is None else drawing.sample]
+    if generation.mode == "server":
+        broadcast_object_list(sample)
+    if sample[0] is None:
         raise RuntimeError(
             "the engine has drawn nothing; expected TRL to have asked it for completions."
         )
+    return sample[0]
+
+
+def own_part(sample: Sample, prompts: int, device: Any) -> Sample:
+    """Return the groups of this process, of those of all ranks of a tensor-parallel engine or a server."""
+    first = 0
     if len(sample.log_p) > prompts:
         first = (torch.distributed.get_rank() * prompts) % len(sample.log_p)
     part = slice(first, first + prompts)

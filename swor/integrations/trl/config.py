@@ -12,6 +12,8 @@ from swor.integrations.trl._compatibility import refuse_unknown
 from swor.integrations.trl._groups import Goal
 from swor.rules.advantages import OBJECTIVES, Objective
 
+WHAT = {"best_of": "the best of m", "log_success": "a series of order m"}
+
 
 @dataclass
 class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checked
@@ -89,7 +91,7 @@ class UnorderedSetConfig(RLOOConfig):  # type: ignore[misc]  # trl is not checke
             k = getattr(self, size)
             if k is not None and k < m:
                 raise ValueError(
-                    f"{name} is {m} and {size} {k}; expected at most {k}, since the best of m is estimated "
+                    f"{name} is {m} and {size} {k}; expected at most {k}, since {WHAT[name]} is estimated "
                     f"from m completions or more. Raise {size}, or lower {name}."
                 )
         if self.normalize_advantages:

@@ -40,10 +40,12 @@ from swor.integrations.trl._sampling import (
     processor_of,
 )
 from swor.integrations.trl._vllm import (
-    DistinctEngine,
     distinct_engines,
+    drawing_of,
     generation_ends,
     own_part,
+    serve_distinct,
+    shared_sample,
 )
 from swor.integrations.trl.config import goal_of
 from swor.types import Sample
@@ -149,6 +151,8 @@ class UnorderedSetTrainer(WeightedMetrics):
                 optimizers=optimizers,
                 **accepted(RLOOTrainer.__init__, options),
             )
+        if use_vllm:
+            serve_distinct(self.vllm_generation)
         check_attributes(self)
         check_sizes(
             self.args.per_device_train_batch_size * self.args.steps_per_generation,
@@ -182,10 +186,12 @@ class UnorderedSetTrainer(WeightedMetrics):
             ends += [end for end in generation_ends(self.model) if end not in ends]
         prompts, device = one_of_each(prompt_ids, k), self.accelerator.device
         if self.use_vllm:
-            engine: DistinctEngine = self.vllm_generation.llm
-            engine.k, engine.stop_token_ids, engine.allow_fewer = k, ends, self._allow_fewer
+            drawing = drawing_of(self.vllm_generation, k)
+            if drawing is not None:
+                drawing.stop_token_ids, drawing.allow_fewer = ends, self._allow_fewer
             super()._generate_single_turn(prompt_ids, None, {})  # TRL loads the trained weights
-            self._sample = own_part(engine, len(prompts), device)
+            everyone = shared_sample(self.vllm_generation, drawing)
+            self._sample = own_part(everyone, len(prompts), device)
         else:
             self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
         completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)

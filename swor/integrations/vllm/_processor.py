@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
-from swor.integrations.vllm._rows import TREE, Request, Walk, process, request_of
+from swor.integrations.vllm._rows import TOP_K, TREE, Request, Walk, process, request_of
 
 try:
     from vllm.v1.worker.gpu.sample.logits_processor import interface
@@ -26,8 +26,8 @@ class DistinctProcessor(*BASES):  # type: ignore[misc]
 
     Which of the two model runners an engine uses depends on its model and its platform, so that this
     class has the interfaces of both: V1 gives it the tokens of a request as a list that grows, V2 the
-    layout of the batch in every step. Requests without our arguments are not touched, and a request is
-    dropped after its first token that no draw has taken.
+    layout of the batch in every step. Requests without our arguments are not touched, and one without top_k
+    is dropped after its first token that no draw has taken.
     """
 
     def __init__(self, vllm_config: Any, state: Any, is_pin_memory: bool = False) -> None:
@@ -42,6 +42,7 @@ class DistinctProcessor(*BASES):  # type: ignore[misc]
         changed = {
             "temperature": sampling_params.temperature == 0.0,
             "top_p": sampling_params.top_p != 1.0,
+            "top_k": sampling_params.top_k > 0,
             "min_p": sampling_params.min_p != 0.0,
             "presence_penalty": sampling_params.presence_penalty != 0.0,
             "frequency_penalty": sampling_params.frequency_penalty != 0.0,
@@ -50,8 +51,8 @@ class DistinctProcessor(*BASES):  # type: ignore[misc]
         if any(changed.values()):
             names = ", ".join(name for name, given in changed.items() if given)
             raise ValueError(
-                f"the sampling parameters change {names}; expected the engine's defaults, apart from "
-                "top_k and a temperature that is not 0."
+                f"the sampling parameters change {names}; expected the engine's defaults, apart from a "
+                f"temperature that is not 0. Give top_k as {TOP_K} in extra_args."
             )
 
     def is_argmax_invariant(self) -> bool:
@@ -103,7 +104,7 @@ class DistinctProcessor(*BASES):  # type: ignore[misc]
                 tokens[:] = whole.tolist()
 
     def _goes_on(self, slot: int) -> bool:
-        """Return whether a request is at a prefix of its tree, after all its tokens."""
+        """Return whether the logits of a request have to change, after all its tokens."""
         request, tokens = self.requests[slot]
         return not isinstance(request, Walk) or request.follow(tokens[request.length :])
 
@@ -111,5 +112,5 @@ class DistinctProcessor(*BASES):  # type: ignore[misc]
 def _new_request(
     params: SamplingParams, prompt: list[int] | None, tokens: list[int]
 ) -> tuple[Request, list[int]] | None:
-    request = request_of(params.extra_args, params.temperature, params.top_k)
+    request = request_of(params.extra_args, params.temperature)
     return None if request is None else (request, tokens)

@@ -2,9 +2,13 @@ r"""What the engine's processor does to the logits of a step, for all its reques
 
 A :class:`Walk` is a draw from what is left: token $c$ after prefix $v$ has the mass
 $p(c \mid v) (1 - \varphi(c))$, so that its logit changes by $\log(1 - \varphi(c))$. This is 0 if no draw
-has taken the token. A :class:`Probe` measures the mass of the tokens that no draw has taken after a prefix.
-The engine returns log-probabilities alone: the mass is the log-probability of token 1 minus that of token 0,
-and no other token is possible.
+has taken the token. With top_k, the model's own logits say which tokens are possible, and the processor alone
+leaves out the others: the engine would compare the changed logits, and leave out too many where several are
+equal to the smallest that is kept.
+
+A :class:`Probe` measures the mass of the tokens that no draw has taken after a prefix. The engine returns
+log-probabilities alone: the mass is the log-probability of token 1 minus that of token 0, and no other token
+is possible.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ class Walk:
     Attributes:
         tree: the completions that are left out.
         temperature: that the engine divides the logits by later.
-        top_k: the number of tokens that are possible in every step; 0 for all of them.
+        top_k: the number of tokens that are possible in every step; 0 for all of them. The engine's own
+            has to be off.
         node: the prefix that was reached; None after a token that no draw has taken.
         length: the number of its tokens.
     """
@@ -42,12 +47,16 @@ class Walk:
     length: int = 0
 
     def follow(self, tokens: Sequence[int]) -> bool:
-        """Go to the prefix with these further tokens, and return whether something was drawn there."""
+        """Go to the prefix with these further tokens, and return whether its logits have to change."""
         for token in tokens:
             if self.node is not None:
                 self.node = self.tree.child(self.node, token)
             self.length += 1
-        return self.node is not None and len(self.tree.children(self.node)) > 0
+        return self.top_k > 0 or len(self.children()) > 0
+
+    def children(self) -> range:
+        """Return the nodes after the tokens that were taken at this prefix."""
+        return range(0) if self.node is None else self.tree.children(self.node)
 
 
 @dataclass
@@ -77,11 +86,11 @@ class Probe:
 Request = Walk | Probe
 
 
-def request_of(extra_args: dict[str, Any] | None, temperature: float, top_k: int) -> Request | None:
+def request_of(extra_args: dict[str, Any] | None, temperature: float) -> Request | None:
     """Return the request that extra arguments describe; None if it is not one of ours."""
     given = extra_args or {}
     if TREE in given:
-        return Walk(decode(given[TREE]), temperature, max(top_k, 0))
+        return Walk(decode(given[TREE]), temperature, int(given.get(TOP_K, 0)))
     if TAKEN in given:
         return Probe([int(token) for token in given[TAKEN]], given[TEMPERATURE], int(given[TOP_K]))
     return None
@@ -102,12 +111,12 @@ def leave_out(logits: Tensor, walks: Sequence[Walk]) -> Tensor:
     """Return the logits of tokens of completions that were not drawn, (walks, symbols)."""
     row, token, log_left = [], [], []
     for i, walk in enumerate(walks):
-        children = walk.tree.children(walk.node or 0)
+        children = walk.children()
         row += [i] * len(children)
         token += [walk.tree.token[child] for child in children]
         log_left += [walk.tree.log_left[child] * walk.temperature for child in children]
     possible = keep_top_k(logits, [walk.top_k for walk in walks])
-    place = torch.tensor([row, token], device=logits.device)
+    place = torch.tensor([row, token], dtype=torch.long, device=logits.device)
     change = torch.tensor(log_left, dtype=logits.dtype, device=logits.device)
     left = possible.index_put((place[0], place[1]), change, accumulate=True)
     # Nothing is left where the caller's rounding sent a draw: it repeats a completion, and is dropped.
@@ -120,6 +129,8 @@ def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
     symbols = logits.shape[-1]
     if not any(0 < k < symbols for k in top_k):
         return logits
-    count = torch.tensor([k if 0 < k < symbols else symbols for k in top_k], device=logits.device)
-    least = logits.sort(-1, descending=True).values.gather(-1, count.unsqueeze(-1) - 1)
+    given = [k if 0 < k < symbols else 0 for k in top_k]
+    count = torch.tensor(given, device=logits.device).unsqueeze(-1)
+    smallest = logits.topk(max(given)).values.gather(-1, (count - 1).clamp(min=0))
+    least = smallest.masked_fill(count == 0, -torch.inf)
     return logits.masked_fill(logits < least, -torch.inf)

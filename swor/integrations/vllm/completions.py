@@ -3,7 +3,7 @@
 They are drawn in rounds (:class:`swor.DistinctRounds`). The first round is an ordinary request for n
 completions of every prompt. Requests of later rounds carry the tree of all draws with them, and a logits
 processor leaves these out. So no part of the engine keeps anything, and all requests of a round run beside
-each other.
+each other. With top_k, the processor truncates the logits of all rounds.
 """
 
 from __future__ import annotations
@@ -174,19 +174,20 @@ class DistinctCompletions:
         from vllm import SamplingParams
 
         seed, tree = None, self._trees[i]
+        changed = self.top_k > 0 or len(tree.root.children) > 0
         if self.generator is not None:
             seed = int(torch.randint(2**62, (), generator=self.generator))
         return SamplingParams(
             n=n,
             temperature=self.temperature,
-            top_k=self.top_k,
+            top_k=0,  # the processor's
             max_tokens=self.max_new_tokens,
             seed=seed,
             stop_token_ids=self.stop_token_ids,
             detokenize=False,
             logprobs=0,
             flat_logprobs=True,
-            extra_args={TREE: encode(tree)} if tree.root.children else None,
+            extra_args={TREE: encode(tree), TOP_K: self.top_k} if changed else None,
         )
 
     def _probe(self, taken: Sequence[int]) -> SamplingParams:

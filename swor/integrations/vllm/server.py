@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from swor.integrations.vllm._rows import TAKEN, TEMPERATURE, TOP_K
@@ -87,8 +88,15 @@ class Server:
     def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"})
-        with urlopen(request) as answer:
-            parsed: dict[str, Any] = json.load(answer)
+        try:
+            with urlopen(request) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+        except HTTPError as error:
+            said = error.read().decode(errors="replace")[:500]
+            raise ValueError(
+                f"the server at {self.url} answers {path} with {error.code} {error.reason}: {said!r}; "
+                f"expected a `vllm serve` with the logits processor {PROCESSOR}."
+            ) from error
         return parsed
 
 

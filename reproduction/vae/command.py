@@ -55,9 +55,10 @@ def vae_variance(settings: VAEVariance) -> Path:
     compared = comparisons(settings, trained)
     with measuring(settings, "vae-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
-        measured = measure(settings, subject, cases(settings, compared, tuple(models)), folder)
-        at_last = [m for m in measured if m.epoch == max(models)]
-        measure_times(settings, subject, at_last, folder)
+        todo = cases(settings, compared, tuple(models))
+        measure_times(settings, subject, todo, folder)
+        measured = measure(settings, subject, todo, folder)
+    at_last = [m for m in measured if m.epoch == max(models)]
     folder.write_text("variance.md", variance_table(compared, at_last, trained.domain, settings))
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"
     folder.write_figure("variance.png", variance_figure(pd.DataFrame(measured), trained_with))

@@ -67,17 +67,15 @@ class Measurement(NamedTuple):
 
 
 class Time(NamedTuple):
-    """The time of a gradient, and the log-variance of the encoder at equal time: a row of ``times.csv``.
+    """The time of a gradient: a row of ``times.csv``.
 
-    The latter is that of the mean of as many gradients as take a second. Estimators are timed in turns, so
-    that they share whatever else the machine does.
+    Estimators are timed in turns, so that they share whatever else the machine does.
     """
 
     epoch: int
     estimator: str
     k: int
     seconds: float  # of the processor, the median
-    equal_time: float
 
 
 class Subject(NamedTuple):
@@ -113,7 +111,7 @@ def cases(settings: VAEVariance, rows: Sequence[Comparison], epochs: Sequence[in
         Case(epoch, row.estimator, k, repetitions[epoch])
         for epoch in epochs
         for row in rows
-        for k in sorted({*row[1:]})
+        for k in sorted({*row[1:]}, reverse=True)
     ]
 
 
@@ -140,24 +138,23 @@ def measure(
 
 
 def measure_times(
-    settings: VAEVariance, subject: Subject, at_last: Sequence[Measurement], folder: RunFolder
-) -> list[Time]:
-    """Time every estimator on the last model, in turns, and write the table.
+    settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
+) -> None:
+    """Time every estimator on the last model, in turns, and write the table, unless it is there.
 
     The estimators are untrained, which takes the same time.
     """
+    if (folder.path / TIMES).exists():
+        return
+    last = max(subject.models)
+    load_model(subject.models[last], subject.vae, part="vae")
     untrained = replace(settings, warm_up=0)
-    by_case = {m[:3]: m.log_variance for m in at_last if m.part == "encoder"}
-    load_model(subject.models[max(subject.models)], subject.vae, part="vae")
-    draws = [Gradient(untrained, subject.vae, subject.images, *case[1:]) for case in by_case]
+    cases = [case[:3] for case in todo if case.epoch == last]
+    draws = [Gradient(untrained, subject.vae, subject.images, *case[1:]) for case in cases]
     took = [[_seconds(draw, number) for draw in draws] for number in range(ROUNDS)]
     seconds = [statistics.median(column) for column in zip(*took, strict=True)]
-    times = [
-        Time(*case, each, by_case[case] + math.log(each))
-        for case, each in zip(by_case, seconds, strict=True)
-    ]
+    times = [Time(*case, each) for case, each in zip(cases, seconds, strict=True)]
     folder.write_csv(TIMES, [t._asdict() for t in times])
-    return times
 
 
 def _seconds(draw: Gradient, number: int) -> float:

@@ -15,7 +15,9 @@ from swor.estimators.coupled import arm, arsm, disarm
 from swor.estimators.double_control import (
     LearnedScales,
     double_control,
+    rloo_tangents,
     unordered_set_double_control,
+    unordered_set_tangents,
 )
 from swor.estimators.estimator import Estimator
 from swor.estimators.local import local_expectation, local_unordered_set
@@ -136,6 +138,7 @@ __all__ = [
     "risk",
     "rloo",
     "rloo_additive",
+    "rloo_tangents",
     "sample",
     "sampled_baseline",
     "set_validate_values",
@@ -154,6 +157,7 @@ __all__ = [
     "unordered_set_additive",
     "unordered_set_double_control",
     "unordered_set_no_baseline",
+    "unordered_set_tangents",
     "vimco",
     "with_replacement",
 ]

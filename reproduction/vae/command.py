@@ -20,7 +20,14 @@ from reproduction.vae.curves import elbo_table, read_curves, short_names
 from reproduction.vae.figures import curves_figure, images_figure, variance_figure
 from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
-from reproduction.vae.variance import Subject, cases, comparisons, measure, variance_table
+from reproduction.vae.variance import (
+    Subject,
+    cases,
+    comparisons,
+    measure,
+    measure_times,
+    variance_table,
+)
 
 
 def vae(settings: VAESettings) -> Path:
@@ -48,7 +55,9 @@ def vae_variance(settings: VAEVariance) -> Path:
     compared = comparisons(settings, trained)
     with measuring(settings, "vae-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(make_vae(trained, images.shape[-1]), images, models, trained.domain)
-        measured = measure(settings, subject, cases(settings, compared, tuple(models)), folder)
+        todo = cases(settings, compared, tuple(models))
+        measure_times(settings, subject, todo, folder)
+        measured = measure(settings, subject, todo, folder)
     at_last = [m for m in measured if m.epoch == max(models)]
     folder.write_text("variance.md", variance_table(compared, at_last, trained.domain, settings))
     trained_with = f"{appearance(trained.estimator).label}, k = {trained.samples}"

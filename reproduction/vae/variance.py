@@ -6,12 +6,13 @@ import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.folder import RunFolder
@@ -23,12 +24,15 @@ from reproduction.vae.model import CategoricalVAE, uniform
 from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_variance
 from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import check_applies, make_estimate, surrogate
+from swor.estimators.estimator import EstimatorLike
 from swor.estimators.warm_up import warm_up
 
 PARTS = ("encoder", "decoder", "both")
 TABLE, TIMES = "variance.csv", "times.csv"
 EQUAL = ("encoder, equal k", "encoder, equal evaluations")
 COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
+ROUNDS = 30  # in each of which every estimator is timed once
+REMEMBERED = 500  # steps of a warm-up; moving averages have forgotten their start long before
 
 
 class Comparison(NamedTuple):
@@ -63,16 +67,15 @@ class Measurement(NamedTuple):
 
 
 class Time(NamedTuple):
-    """The time of a gradient, and the log-variance of the encoder at equal time: a row of ``times.csv``.
+    """The time of a gradient: a row of ``times.csv``.
 
-    The latter is that of the mean of as many gradients as take a second.
+    Estimators are timed in turns, so that they share whatever else the machine does.
     """
 
     epoch: int
     estimator: str
     k: int
     seconds: float  # of the processor, the median
-    equal_time: float
 
 
 class Subject(NamedTuple):
@@ -108,7 +111,7 @@ def cases(settings: VAEVariance, rows: Sequence[Comparison], epochs: Sequence[in
         Case(epoch, row.estimator, k, repetitions[epoch])
         for epoch in epochs
         for row in rows
-        for k in sorted({*row[1:]})
+        for k in sorted({*row[1:]}, reverse=True)
     ]
 
 
@@ -117,17 +120,12 @@ def measure(
 ) -> list[Measurement]:
     """Make the measurements that a folder lacks, write each at once, and return all of them."""
     measured = read_table(folder.path / TABLE, Measurement, "vae-variance")
-    times = read_table(folder.path / TIMES, Time, "vae-variance")
     done = {(m.epoch, m.estimator, m.k) for m in measured}
 
     def work(case: Case, advance: Advance) -> None:
         load_model(subject.models[case.epoch], subject.vae, part="vae")
         draw = Gradient(settings, subject.vae, subject.images, case.estimator, case.k)
-        new = measure_case(case, draw, advance)
-        measured.extend(new)
-        seconds = statistics.median(draw.seconds)
-        times.append(Time(*case[:3], seconds, new[0].log_variance + math.log(seconds)))
-        folder.write_csv(TIMES, [t._asdict() for t in times])
+        measured.extend(measure_case(case, draw, advance))
         rows = [m._asdict() | {"paper": _paper(m, subject.domain)} for m in measured]
         folder.write_csv(TABLE, rows)
 
@@ -137,6 +135,32 @@ def measure(
         jobs.append(Job(name, case.repetitions, partial(work, case)))
     do(jobs)
     return measured
+
+
+def measure_times(
+    settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
+) -> None:
+    """Time every estimator on the last model, in turns, and write the table, unless it is there.
+
+    The estimators are untrained, which takes the same time.
+    """
+    if (folder.path / TIMES).exists():
+        return
+    last = max(subject.models)
+    load_model(subject.models[last], subject.vae, part="vae")
+    untrained = replace(settings, warm_up=0)
+    cases = [case[:3] for case in todo if case.epoch == last]
+    draws = [Gradient(untrained, subject.vae, subject.images, *case[1:]) for case in cases]
+    took = [[_seconds(draw, number) for draw in draws] for number in range(ROUNDS)]
+    seconds = [statistics.median(column) for column in zip(*took, strict=True)]
+    times = [Time(*case, each) for case, each in zip(cases, seconds, strict=True)]
+    folder.write_csv(TIMES, [t._asdict() for t in times])
+
+
+def _seconds(draw: Gradient, number: int) -> float:
+    begin = time.process_time()
+    draw(number)
+    return time.process_time() - begin
 
 
 def measure_case(case: Case, gradient: Gradient, advance: Advance) -> list[Measurement]:
@@ -178,9 +202,8 @@ class Gradient:
         with torch.no_grad():
             self.evaluations = METHODS[name].evaluations(k, vae.posterior(self.minibatch(0)))
         weights = seeded(settings.seed, "method", name, k)
-        self.seconds: list[float] = []
         self.estimate = make_estimate(name, vae, images.shape[-1], weights)
-        warm_up(self.estimate, self.warm_up_loss, settings.warm_up)
+        warm_up(self.estimate, self.warm_up_loss, warm_up_steps(self.estimate, settings))
 
     def minibatch(self, number: int) -> Tensor:
         """Return the first records, or new ones for every draw."""
@@ -212,13 +235,15 @@ class Gradient:
         return loss.mean()
 
     def __call__(self, number: int) -> Tensor:
-        """Return the gradient of a draw, (parameters,), and note its time."""
-        begin = time.process_time()
-        gradient = flat_gradient(
-            self.loss(self.minibatch(number), number, "noise"), self.parameters
-        )
-        self.seconds.append(time.process_time() - begin)
-        return gradient
+        """Return the gradient of a draw, (parameters,)."""
+        loss = self.loss(self.minibatch(number), number, "noise")
+        return flat_gradient(loss, self.parameters)
+
+
+def warm_up_steps(estimate: EstimatorLike, settings: VAEVariance) -> int:
+    """Return the steps of the warm-up: fewer for an estimator with moving averages and no parameters."""
+    trains = isinstance(estimate, nn.Module) and any(True for _ in estimate.parameters())
+    return settings.warm_up if trains else min(settings.warm_up, REMEMBERED)
 
 
 def variance_table(
@@ -243,17 +268,22 @@ def variance_table(
                 *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
             ]
         )
-    learned = [appearance(row.estimator).label for row in rows if METHODS[row.estimator].learns]
+    learned: dict[int, list[str]] = {}
+    for row in rows:
+        if METHODS[row.estimator].learns:
+            made = METHODS[row.estimator].make(uniform(domain.dims, domain.categories))
+            labels = learned.setdefault(warm_up_steps(made, settings), [])
+            labels.append(appearance(row.estimator).label)
     minibatch = "a new" if settings.new_minibatch else "a fixed"
     kl = "inside" if settings.kl_in_cost else "outside"
     notes = (
         f"Measured with {minibatch} minibatch of {settings.records} records and the KL {kl} the cost; "
         "the paper's with a new minibatch of 200 records and the KL inside the cost.\n"
     )
-    if learned:
-        records = settings.warm_up_records
-        of = f" of {records} new images" if records else ""
-        notes += f"Trained on the model for {settings.warm_up} steps{of}: {'; '.join(learned)}.\n"
+    records = settings.warm_up_records
+    of = f" of {records} new images" if records else ""
+    for steps, labels in learned.items():
+        notes += f"Trained on the model for {steps} steps{of}: {'; '.join(labels)}.\n"
     return f"{markdown(COLUMNS, lines)}\n{notes}"
 
 

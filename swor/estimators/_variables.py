@@ -19,9 +19,11 @@ def variables_of(dist: Distribution, k: int) -> Factorized:
     return factorized(dist).in_working_precision()
 
 
-def evaluate(variables: Factorized, f: Cost, index: Tensor) -> Tensor:
-    """Return the cost (*batch, k) of outcomes given as indices, (*batch, k, n)."""
-    return _checked(variables, f(variables.encode(index)), index.shape[-2])
+def evaluate(
+    variables: Factorized, f: Cost, index: Tensor, *, impossible: Tensor | None = None
+) -> Tensor:
+    """Return the cost (*batch, k) of outcomes given as indices, (*batch, k, n), and 0 for impossible ones."""
+    return _checked(variables, f(variables.encode(index)), index.shape[-2], impossible)
 
 
 def evaluate_relaxed(variables: Factorized, f: Cost, y: Tensor) -> Tensor:
@@ -29,10 +31,14 @@ def evaluate_relaxed(variables: Factorized, f: Cost, y: Tensor) -> Tensor:
     return _checked(variables, f(variables.encode_relaxed(y)), y.shape[-3])
 
 
-def _checked(variables: Factorized, cost: Tensor, k: int) -> Tensor:
+def _checked(
+    variables: Factorized, cost: Tensor, k: int, impossible: Tensor | None = None
+) -> Tensor:
     check_tensor("the cost", cost, variables.log_probs.dtype)
     check_shape("the cost", cost, (*variables.batch, k), "one number for every value given to f")
     check_same("the cost", cost, "the log-probabilities", variables.log_probs)
+    if impossible is not None:
+        cost = cost.masked_fill(impossible, 0.0)
     check_finite("the cost", cost)
     return cost
 

@@ -8,7 +8,7 @@ variable alone. The value is the mean of the n inner estimates.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor._checks import check_k
@@ -26,8 +26,9 @@ def local_expectation(
     $$\nabla_i = \frac1k \sum_s \sum_{v} \nabla p_i(v) \, f(v, x_{s, \setminus i})$$
 
     The estimator is unbiased, and exact for a single variable. It uses k (n (c − 1) + 1) evaluations for n
-    variables of c categories, because all variables share the cost of x itself. Use it for products of
-    variables if f is cheap to evaluate.
+    variables of c categories, because all variables share the cost of x itself. A category of probability 0
+    is evaluated too, but its cost may be infinite or NaN. Use it for products of variables if f is cheap to
+    evaluate.
 
     Args:
         f: the cost, from values (*batch, k', *event) to (*batch, k').
@@ -56,10 +57,11 @@ def local_expectation(
     categories = torch.arange(variables.categories, device=x.device)
     # (*batch, k, n, c), with x itself first.
     index = (x.unsqueeze(-1) + categories) % variables.categories
-    cost = evaluate(variables, f, _neighbours(index).flatten(-3, -2))
+    log_p = variables.log_probs.unsqueeze(-3).expand_as(index).gather(-1, index)
+    masked = nn.functional.pad((log_p[..., 1:] == -torch.inf).flatten(-2), (1, 0))
+    cost = evaluate(variables, f, _neighbours(index).flatten(-3, -2), impossible=masked.flatten(-2))
     cost = _per_variable(cost.unflatten(-1, (k, -1)), *index.shape[-2:])
-    log_probs = variables.log_probs.unsqueeze(-3).expand_as(index)
-    estimate = _combine(_enumerated(log_probs.gather(-1, index)), cost)
+    estimate = _combine(_enumerated(log_p), cost)
     return estimate.mean(-1).to(variables.value_dtype or estimate.dtype)
 
 

@@ -19,8 +19,12 @@ from swor.estimators.coupled import arm, arsm, disarm
 from swor.estimators.double_control import (
     double_control,
     make_double_control,
+    make_rloo_tangents,
     make_unordered_set_double_control,
+    make_unordered_set_tangents,
+    rloo_tangents,
     unordered_set_double_control,
+    unordered_set_tangents,
 )
 from swor.estimators.estimator import Estimator, domain_size, entry_of, lift
 from swor.estimators.local import local_expectation, local_unordered_set
@@ -262,6 +266,23 @@ _CONTROL_VARIATES = {
         largest_k=domain_size,
         defined_for=is_relaxable,
         make_state=make_unordered_set_double_control,
+    ),
+    "rloo_tangents": Estimator(
+        True,
+        "Titsias and Shi (2022); Shi et al. (2022)",
+        rloo_tangents,
+        proof="enumeration",
+        defined_for=is_relaxable,
+        make_state=make_rloo_tangents,
+    ),
+    "unordered_set_tangents": Estimator(
+        True,
+        "Kool et al. (2020), equation (17); Titsias and Shi (2022)",
+        unordered_set_tangents,
+        proof="enumeration",
+        largest_k=domain_size,
+        defined_for=is_relaxable,
+        make_state=make_unordered_set_tangents,
     ),
     "carms": Estimator(True, "Dimitriev and Zhou (2021)", carms, proof="z-score"),
 }

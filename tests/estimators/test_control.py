@@ -127,7 +127,15 @@ def test_double_control_uses_a_scale_of_earlier_steps() -> None:
     assert not torch.allclose(run[1], run[2])
 
 
-@pytest.mark.parametrize("name", ["double_control", "unordered_set_double_control"])
+TANGENTS = [
+    "double_control",
+    "unordered_set_double_control",
+    "rloo_tangents",
+    "unordered_set_tangents",
+]
+
+
+@pytest.mark.parametrize("name", TANGENTS)
 def test_double_control_learns_the_tangent_of_a_linear_cost(name: str) -> None:
     module = swor.ESTIMATORS[name].make(product_of(LOGITS))
     variances = []
@@ -140,7 +148,7 @@ def test_double_control_learns_the_tangent_of_a_linear_cost(name: str) -> None:
 
 def test_a_masked_category_is_no_trouble() -> None:
     logits = LOGITS.masked_fill(torch.eye(N, C, dtype=torch.bool), -torch.inf).requires_grad_()
-    for name in ("unordered_set_additive", "double_control", "carms"):
+    for name in ("unordered_set_additive", "double_control", "unordered_set_tangents", "carms"):
         module = swor.ESTIMATORS[name].make(product_of(logits))
         for seed in range(5):
             loss = module(additive_cost, product_of(logits), 3, generator=seeded(seed))

@@ -22,3 +22,26 @@ def test_all_categories_of_a_single_variable_are_exact() -> None:
         problem = Problem("categorical", 7)
         moments = problem.moments(estimate(problem.f, problem.dist, k))
         torch.testing.assert_close(moments, exact("categorical").expand(7, -1))
+
+
+def test_a_masked_category_may_have_any_cost() -> None:
+    """Local expectations evaluate it, but it cannot happen, so its cost does not matter."""
+    mask = torch.tensor([[0.0, 0.0, -torch.inf], [0.0, -torch.inf, 0.0]])
+    logits = torch.randn(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+    def gradient(impossible: float) -> torch.Tensor:
+        base = torch.distributions.OneHotCategorical(logits=logits + mask, validate_args=False)
+        dist = torch.distributions.Independent(base, 1, validate_args=False)
+
+        def f(z: torch.Tensor) -> torch.Tensor:
+            masked = (z * mask.isinf()).sum((-1, -2)) > 0.0
+            return (z[..., 0, 0] - z[..., 1, 2] / 3.0).exp().masked_fill(masked, impossible)
+
+        generator = torch.Generator().manual_seed(1)
+        loss = swor.local_expectation(f, dist, 2, generator=generator)
+        (found,) = torch.autograd.grad(loss, logits)
+        return torch.cat([loss.detach().unsqueeze(0), found.flatten()])
+
+    for impossible in (torch.inf, -torch.inf, torch.nan):
+        torch.testing.assert_close(gradient(impossible), gradient(0.0))
+    assert gradient(0.0).isfinite().all()

@@ -18,9 +18,11 @@ from reproduction.harness.images import load
 from reproduction.harness.models import kept_models
 from reproduction.harness.task import seeded
 from reproduction.vae.command import vae_variance
-from reproduction.vae.settings import VAESettings, VAEVariance
+from reproduction.vae.model import uniform
+from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import make_vae
 from reproduction.vae.variance import (
+    REMEMBERED,
     Case,
     Comparison,
     Gradient,
@@ -28,6 +30,7 @@ from reproduction.vae.variance import (
     comparisons,
     measure_case,
     variance_table,
+    warm_up_steps,
 )
 
 
@@ -175,6 +178,13 @@ def test_the_variance_command_writes_its_tables(few: VAEVariance, tmp_path: Path
     assert "Trained on the model for 2 steps: RELAX." in table
     assert "7.05" not in table  # the paper's figures are for MNIST
     assert (folder / "variance.png").stat().st_size > 0
+    with (folder / "times.csv").open() as file:
+        times = {(r["estimator"], r["k"]): r for r in csv.DictReader(file)}
+    encoder = {
+        (r["estimator"], r["k"]): r for r in rows if (r["epoch"], r["part"]) == ("2", "encoder")
+    }
+    assert times.keys() == encoder.keys()
+    assert all(float(time["seconds"]) > 0.0 for time in times.values())
     with pytest.raises(UserError, match="models of the epochs"):
         vae_variance(replace(few, epochs=(7,), out=tmp_path / "none"))
     (few.run / "models" / ".epoch-0009.7.safetensors").touch()  # of a run that was killed
@@ -237,4 +247,23 @@ def test_a_control_variate_reads_the_image_and_is_trained_on_new_ones() -> None:
     other = dict(fixed.estimate.named_parameters())
     assert not torch.equal(weights["network.layers.4.bias"], other["network.layers.4.bias"])
     assert draw(0).isfinite().all()
-    assert len(draw.seconds) == 1
+
+
+def test_moving_averages_need_a_shorter_warm_up_than_a_network() -> None:
+    settings, posterior = VAEVariance(run=Path(), warm_up=5000), uniform(2, 3)
+    for name, steps in (("rloo_additive", 5000), ("double_control", REMEMBERED), ("rloo", 0)):
+        made = METHODS[name].make(posterior)
+        taken = warm_up_steps(made, settings) if METHODS[name].learns else 0
+        assert taken == steps
+    assert (
+        warm_up_steps(METHODS["double_control"].make(posterior), replace(settings, warm_up=3)) == 3
+    )
+    rows = [Comparison(name, 4, 4, 4) for name in ("rloo_additive", "double_control")]
+    measured = [
+        Measurement(1, row.estimator, 4, 4, p, 1.0, 0.1, 9)
+        for row in rows
+        for p in ("encoder", "decoder", "both")
+    ]
+    table = variance_table(rows, measured, VAESettings().domain, settings)
+    assert "for 5000 steps: RLOO, additive control variate.\n" in table
+    assert f"for {REMEMBERED} steps: Double control variates.\n" in table

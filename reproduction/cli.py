@@ -34,6 +34,7 @@ def commands() -> list[Command]:
         tsp,
         tsp_best_of_k,
         tsp_figures,
+        tsp_paired,
         tsp_pretrained,
         tsp_solve,
         tsp_variance,
@@ -43,7 +44,8 @@ def commands() -> list[Command]:
 
     return [
         *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
-        *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_solve, tsp_figures, lm, lm_figures),
+        *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_solve, tsp_figures, tsp_paired),
+        *(lm, lm_figures),
         *(pronunciation, pronunciation_measure, pronunciation_figures),
         *(best_of_figures, best_of_variance, control_variates, when_it_pays, rl4co),
     ]

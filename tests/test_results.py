@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -95,27 +94,3 @@ def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:
     mean, single = max(map(fmean, by_step.values())), max(map(max, by_step.values()))
     page = text_of("results/lm/details.md")
     assert f"mean over seeds | {mean:.1f} % |" in page and f"single run | {single:.1f} % |" in page
-
-
-def test_changes_of_the_gap_from_one_validation_to_the_next() -> None:
-    found = {}
-    for part, last in (("start", 1500), ("tsp20", 5000), ("tsp10", 200)):
-        runs: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for row in rows_of(f"tsp/{part}/gaps.csv"):
-            if 0.75 * last <= int(row["steps"]) <= last:
-                runs[row["estimator"], row["seed"]].append(float(row["gap"]))
-        for (name, _), gaps in runs.items():
-            family = "risk" if "risk" in name else "batch" if "batch" in name else "others"
-            change = fmean(abs(b - a) for a, b in pairwise(gaps))
-            found.setdefault((part, family), []).append(change)
-    page = text_of("results/tsp/details.md")
-    every = [x for (part, _), xs in found.items() for x in xs if part == "tsp10"]
-    others, risk = found["tsp20", "others"], found["tsp20", "risk"]
-    for words in (
-        f"up to {max(found['start', 'others']):.2f} points from the trained model",
-        f"(the batch mean: {max(found['start', 'batch']):.2f})",
-        f"by {min(others):.2f} to {max(others):.2f} points from the beginning",
-        f"(the batch mean: {found['tsp20', 'batch'][0]:.2f}, RISK: {min(risk):.1f} to {max(risk):.1f})",
-        f"by {min(every):.2f} to {max(every):.2f} points at 10 nodes",
-    ):
-        assert words in page, words

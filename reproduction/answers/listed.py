@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from reproduction.answers import best_of, lm, rl4co, vae, when_it_pays
+from reproduction.answers import best_of, lm, rl4co, tsp, vae, when_it_pays
 from reproduction.harness.folder import RunFolder
 
 ANSWERS: dict[str, Callable[[Path], str]] = {
@@ -29,6 +29,12 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/rl4co/best_of_k.md": rl4co.best_of_k,
     "results/rl4co/saved.md": rl4co.saved,
     "results/when_it_pays/training.md": when_it_pays.training,
+    "results/tsp/answer.md": tsp.answer,
+    "results/tsp/variances.md": tsp.variances,
+    "results/tsp/risk.md": tsp.risk,
+    "results/tsp/differences.md": tsp.differences,
+    "results/tsp/validations.md": tsp.validations,
+    "results/tsp/tsp20/instances.md": tsp.instances,
 }
 """From the path of a file to the function that writes it, which is given the folder of the file."""
 

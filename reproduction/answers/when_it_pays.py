@@ -10,22 +10,15 @@ FIRST = 100  # steps, before which no tours repeat
 
 
 def training(folder: Path) -> str:
-    r"""Return the variance of RLOO ÷ that of the unordered set estimator against the training steps.
-
-    The standard error of $1 / r$ is that of $r$ over $r^2$.
-    """
+    """Return the variance of RLOO ÷ that of the unordered set estimator against the training steps."""
     tours = folder.parent / "tsp" / "variance"
     rows = committed_table(tours / "variance.csv")
-    rows = rows[(rows["estimator"] == "unordered_set") & (rows["step"] >= FIRST)].sort_values(
-        "step"
-    )
+    rows = rows[(rows["estimator"] == "unordered_set") & (rows["step"] >= FIRST)]
     repeated = committed_table(tours / "policies.csv").set_index("step")["duplicates"]
     lines = []
-    for step, ratio, error in rows[
-        ["step", "relative_variance", "relative_variance_error"]
-    ].itertuples(index=False):
+    for step, gain, error in rows.sort_values("step")[["step", "gain", "gain_error"]].itertuples(
+        index=False
+    ):
         number = f"{step:,.0f}".replace(",", " ")
-        lines.append(
-            [number, f"{100 * repeated[step]:.1f} %", f"{1 / ratio:.2f} ± {error / ratio**2:.2f}"]
-        )
+        lines.append([number, f"{100 * repeated[step]:.1f} %", f"{gain:.2f} ± {error:.2f}"])
     return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)

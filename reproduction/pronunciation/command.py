@@ -16,7 +16,13 @@ from reproduction.pronunciation.settings import (
     PronunciationMeasure,
     PronunciationSettings,
 )
-from reproduction.pronunciation.tables import answer, measured_tables, read_points, training_table
+from reproduction.pronunciation.tables import (
+    answer,
+    pass_table,
+    read_points,
+    samples_table,
+    training_table,
+)
 from reproduction.pronunciation.task import PronunciationTask
 
 
@@ -30,12 +36,16 @@ def pronunciation(settings: PronunciationSettings) -> Path:
 def pronunciation_measure(settings: PronunciationMeasure) -> Path:
     """Measure the network as it is, and return the folder with the tables and the figure."""
     with measuring(settings, COMMAND, COMMAND) as folder:
-        tables = Measuring(settings, folder).run()
-        text = measured_tables(*tables)
-        folder.write_text("tables.md", text)
-        folder.write_text("answer.md", answer(*tables))
-        folder.write_figure("measured.png", measured_figure(*tables))
-    print(text)
+        groups, variance, passes = Measuring(settings, folder).run()
+        texts = {
+            "samples.md": samples_table(groups, variance),
+            "pass.md": pass_table(passes),
+            "answer.md": answer(groups, variance, passes),
+        }
+        for name, text in texts.items():
+            folder.write_text(name, text)
+        folder.write_figure("measured.png", measured_figure(groups, variance, passes))
+    print(*texts.values(), sep="\n")
     print(f"The tables and the figure are in {folder.path}")
     return folder.path
 

@@ -67,7 +67,7 @@ def _gain_panel(ax: Axes, gain: pd.DataFrame, curve: pd.DataFrame | None) -> Non
         xlim=(0, 90),
         ylim=(0.9, 30),
     )
-    ax.set_ylabel("variance of RLOO / unordered set")
+    ax.set_ylabel("variance of RLOO ÷ unordered set")
     ax.set_yticks(TICKS, [str(tick) for tick in TICKS])
     ax.minorticks_off()
     ax.set_title("Gradient of all parameters", fontsize=10)

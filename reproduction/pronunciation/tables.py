@@ -35,7 +35,7 @@ METRICS = {
 
 
 def gains(variance: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each k, RLOO's variance over that of unordered set, its error, and RLOO's duplicates."""
+    """Return, for each k, RLOO's variance ÷ that of unordered set, its error, and RLOO's duplicates."""
     by = variance.set_index(["k", "estimator"]).unstack()
     value, error = by["variance"], by["variance_error"]
     gain = value["rloo"] / value["unordered_set"]
@@ -44,33 +44,32 @@ def gains(variance: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"duplicates": share, "gain": gain, "gain_error": gain * relative})
 
 
-def measured_tables(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
-    """Return a table by k, and one of pass@m by m."""
+def samples_table(groups: pd.DataFrame, variance: pd.DataFrame) -> str:
+    """Return a table by k: duplicates, groups without signal, and variances of gradients."""
     gain, by_k = gains(variance), groups.set_index("k").sort_index()
     lines = []
     for k, row in by_k.iterrows():
         names = ("duplicates", "no_signal_independent", "no_signal_distinct")
         shares = [f"{row[name]:.1f} ± {row[f'{name}_error']:.1g}" for name in names]
-        ratio = f"{1 / gain['gain'][k]:.3f} ± {gain['gain_error'][k] / gain['gain'][k] ** 2:.1g}"
-        lines.append([k, *shares, ratio])
+        lines.append([k, *shares, f"{gain['gain'][k]:.2f} ± {gain['gain_error'][k]:.1g}"])
     header = ["samples k", "duplicates among independent (%)", "no signal, independent (%)"]
-    header += ["no signal, distinct (%)", "variance of unordered set / RLOO"]
-    return markdown(header, lines) + "\n" + pass_table(passes)
+    header += ["no signal, distinct (%)", "variance of RLOO ÷ unordered set"]
+    return markdown(header, lines)
 
 
 def answer(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
     """Return two sentences: what independent samples waste, and what distinct ones give."""
     k = 4 if 4 in set(groups["k"]) else int(groups["k"].min())
     row, gain = groups.set_index("k").loc[k], gains(variance).loc[k]
-    ratio, error = 1 / gain["gain"], gain["gain_error"] / gain["gain"] ** 2
     by = passes[passes["m"] == 1].set_index("samples")["spread"]
     return (
         f"Of {k} independent pronunciations of a word, {row['duplicates']:.0f} % are duplicates, and "
         f"{row['no_signal_independent']:.0f} % of the words give no signal, since all {k} are right or "
         f"all are wrong; with {k} distinct ones it is {row['no_signal_distinct']:.0f} %. The gradient of "
-        f"the unordered set estimator has {ratio:.2f} ± {error:.1g} of the variance of RLOO, and the "
-        f"standard error of an evaluation from {passes['k'].iloc[0]} samples of each word is "
-        f"{by['rloo'] / by['unordered_set']:.1f} times smaller.\n"
+        f"RLOO has {gain['gain']:.2f} ± {gain['gain_error']:.1g} times the variance of that of the "
+        "unordered set estimator, and the standard error of an evaluation of pass@1 from "
+        f"{passes['k'].iloc[0]} samples of each word is {by['rloo'] / by['unordered_set']:.1f} times "
+        "smaller with distinct ones.\n"
     )
 
 
@@ -87,7 +86,7 @@ def pass_table(passes: pd.DataFrame) -> str:
         lines.append([m, f"{100 * one['exact']:.2f}", *means, *spreads, reported, ratio])
     header = ["m", "exact pass@m (%)", "independent (Chen et al.)", "distinct"]
     header += ["standard error, independent", "standard error, distinct"]
-    return markdown([*header, "reported by distinct", "ratio of variances"], lines)
+    return markdown([*header, "reported by distinct", "variance, independent ÷ distinct"], lines)
 
 
 def read_points(run: Path) -> pd.DataFrame:
@@ -100,18 +99,23 @@ def read_points(run: Path) -> pd.DataFrame:
     )
 
 
+def at_the_end(points: pd.DataFrame) -> tuple[int, pd.DataFrame]:
+    """Return the steps of the last validation that all runs have, and it by method and seed."""
+    last = int(points.groupby(["method", "seed"])["step"].max().min())
+    if last == 0:
+        raise UserError(
+            "a run has no validation after a step; expected one. Wait, or leave it out."
+        )
+    return last, points[points["step"] == last].set_index(["method", "seed"])
+
+
 def training_table(points: pd.DataFrame) -> str:
     """Return, for each method, the metrics of the last validation that all runs have, in percent.
 
     Below each mean over seeds is the mean difference to RLOO of runs with the same seed, with its interval.
     """
-    last = points.groupby(["method", "seed"])["step"].max().min()
-    end = points[points["step"] == last].set_index(["method", "seed"])
+    last, end = at_the_end(points)
     start = points[points["step"] == 0].groupby("seed").first().mean(numeric_only=True)
-    if last == 0:
-        raise UserError(
-            "a run has no validation after a step; expected one. Wait, or leave it out."
-        )
     names = [name for name in METHODS if name in end.index.levels[0]]
     lines: list[list[object]] = [["before", "", *(f"{100 * start[m]:.2f}" for m in METRICS)]]
     for name in names:

@@ -8,9 +8,9 @@ from torch import Tensor
 import swor
 from reproduction.harness.best_of import best_of_loss
 from reproduction.harness.task import Place, Task, seeded
-from reproduction.pronunciation.model import Pronouncer, trained_pronouncer
+from reproduction.pronunciation.model import Pronouncer, Pronunciations, trained_pronouncer
 from reproduction.pronunciation.settings import PronunciationSettings
-from reproduction.pronunciation.words import END, Words, words
+from reproduction.pronunciation.words import Words, words
 from swor.diagnostics.groups import duplicates
 
 TRIES = 8  # of pass@m on held-out words
@@ -101,6 +101,7 @@ def greedy_right(model: Pronouncer, of: Words) -> Tensor:
 @torch.no_grad()
 def right_probability(model: Pronouncer, of: Words) -> Tensor:
     """Return the probability that a draw is right, (words,): the sum over the right pronunciations."""
-    exists = of.answers[..., 0] >= 0
-    log_p = model(of.letters).log_prob(of.answers.where(exists.unsqueeze(-1), END))
-    return torch.where(exists, log_p.exp(), 0.0).sum(-1)
+    word, place = (of.answers[..., 0] >= 0).nonzero(as_tuple=True)  # few words have several
+    spoken = Pronunciations(model, model(of.letters).hidden[word])
+    chance = spoken.log_prob(of.answers[word, place].unsqueeze(1)).squeeze(1).exp()
+    return chance.new_zeros(len(of.letters)).index_add(0, word, chance)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder, require_new
+from reproduction.harness.folder import open_folder, replacing, require_new
 from reproduction.harness.measurements import do, measuring
 from reproduction.harness.models import (
     MODEL,
@@ -28,6 +31,7 @@ from reproduction.tsp.decode import growth_rows, search, summary_table, tour_row
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
+from reproduction.tsp.paired import lengths, paired_rows, paired_table, read_runs
 from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
 from reproduction.tsp.problem import random_instances, read_instances, validation_instances
 from reproduction.tsp.ranking import (
@@ -42,6 +46,7 @@ from reproduction.tsp.settings import (
     ModelSettings,
     TSPBestOfK,
     TSPFigures,
+    TSPPaired,
     TSPPretrained,
     TSPSettings,
     TSPSolve,
@@ -49,7 +54,7 @@ from reproduction.tsp.settings import (
     check_distinct,
 )
 from reproduction.tsp.task import TourTask, gap_of
-from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
+from reproduction.tsp.variance import REFERENCE, TABLE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
 
 
@@ -115,9 +120,13 @@ def tsp_variance(settings: TSPVariance) -> Path:
     with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(model_to_measure(trained.model), models, instances)
         tables = Measuring(settings, subject, folder).run()
+        folder.write_csv(
+            TABLE, tables[0].to_dict("records")
+        )  # of a folder of an earlier version too
         folder.write_text("variance.md", variance_tables(settings, *tables))
         trained_with = appearance(trained.estimator).label
-        folder.write_figure("variance.png", variance_figure(*tables, trained_with))
+        figure = variance_figure(*tables, trained_with=trained_with)
+        folder.write_figure("variance.png", figure)
     print(f"The table is {folder.path / 'variance.md'}")
     return folder.path
 
@@ -181,4 +190,34 @@ def tsp_figures(settings: TSPFigures) -> Path:
         folder.write_figure(f"gap-{axis}.png", gap_figure(gaps, axis))
     print(ranked.to_string(index=False))
     print(f"The figures are in {folder.path}")
+    return folder.path
+
+
+def tsp_paired(settings: TSPPaired) -> Path:
+    """Compare runs on the same instances, and return the folder with the tables."""
+    if settings.out is not None:
+        require_new(settings.out)
+    runs = read_runs(settings.runs)
+    (first, *_), count = runs.values(), settings.instances
+    measured: dict[tuple[str, int], Tensor] = {
+        (run.estimator, run.seed): lengths(folder / MODEL, first.nodes, count)
+        for folder, run in runs.items()
+    }
+    optimal = optimal_lengths(validation_instances(count, first.nodes), progress=True)
+    gaps = {key: 100 * (length / optimal - 1) for key, length in measured.items()}
+    start = None
+    if first.start_from is not None and first.start_from.is_file():
+        with_start(first)  # which refuses a file that has changed
+        start = 100 * (lengths(first.start_from, first.nodes, count) / optimal - 1)
+    folder = open_folder(settings, "tsp-paired", out=settings.out)
+    with replacing(folder.path / "lengths.npz") as draft:
+        named: dict[str, Any] = {
+            f"{name}-{seed}": x.numpy() for (name, seed), x in measured.items()
+        }
+        np.savez_compressed(draft, optimal=optimal.numpy(), **named)
+    folder.write_csv("paired.csv", [row._asdict() for row in paired_rows(gaps, start)])
+    table = paired_table(gaps, start)
+    folder.write_text("paired.md", table)
+    print(table)
+    print(f"The tables are in {folder.path}")
     return folder.path

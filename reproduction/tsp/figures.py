@@ -26,9 +26,10 @@ from reproduction.harness.drawing import (
 from reproduction.tsp.variance_tables import USUAL
 
 SHOWN = 4  # instances that are drawn
+RELEASED = "the authors' policy"
 RATIOS = {
-    "relative_variance": f"variance / variance of {USUAL}",
-    "relative_squared_bias": f"squared bias / variance of {USUAL}",
+    "gain": f"variance of {USUAL} ÷ variance of the estimator",
+    "relative_squared_bias": f"squared bias ÷ variance of {USUAL}",
 }
 
 
@@ -53,21 +54,35 @@ def gap_figure(gaps: pd.DataFrame, axis: str, window: int = 3) -> Figure:
     return figure
 
 
-def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with: str) -> Figure:
-    """Plot variances and squared biases over the variance of RLOO, and the policies.
+def variance_figure(
+    measured: pd.DataFrame,
+    policies: pd.DataFrame,
+    released: pd.DataFrame | None = None,
+    released_policies: pd.DataFrame | None = None,
+    *,
+    trained_with: str,
+) -> Figure:
+    """Plot the variance of RLOO over those of the estimators, squared biases, and the policies.
 
     Error bars are two standard errors. Numbers that are not above 0 by as much have no place on a
-    logarithmic axis.
+    logarithmic axis. The tables of a released policy, if given, are points beside the lines.
     """
     figure, axes = panels(8.0, 9.6, rows=3, sharex=True)
     *ratio_axes, last = axes[:, 0]
     for ax, (column, title) in zip(ratio_axes, RATIOS.items(), strict=True):
         _ratio_panel(ax, measured.sort_values("step"), column)
+        if released is not None:
+            _ratio_panel(ax, released, column, label="_{}", line="none")
         ax.set(title=title, yscale="log")
-    _policy_panel(last, policies.sort_values("step"))
     steps = sorted(policies["step"])
+    labels = {step: f"{step}" for step in steps}
+    if released_policies is not None:
+        (beyond,) = released_policies["step"]
+        labels[beyond] = f"{RELEASED}\n{beyond}"
+        policies = pd.concat([policies, released_policies])
+    _policy_panel(last, policies.sort_values("step"), most=max(steps))
     last.set_xscale("symlog", linthresh=min((s for s in steps if s), default=1), linscale=0.5)
-    last.set_xticks(steps, [f"{step}" for step in steps])
+    last.set_xticks(list(labels), list(labels.values()))
     last.set_xticks([], minor=True)
     last.set_xlabel(f"steps of training with {trained_with}")
     absent = "no point: not above 0 by two standard errors"
@@ -75,22 +90,29 @@ def variance_figure(measured: pd.DataFrame, policies: pd.DataFrame, trained_with
     return figure
 
 
-def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str) -> None:
+def _ratio_panel(
+    ax: Axes, measured: pd.DataFrame, column: str, *, label: str = "{}", line: str | None = None
+) -> None:
     for name, width in nested(in_order(measured["estimator"])):
         look = appearance(name)
         if column == "relative_squared_bias" and look.line != "-.":  # it is unbiased
             continue
         error = f"{column}_error"
         mine = measured[(measured["estimator"] == name) & (measured[column] > 2 * measured[error])]
-        draw_errors(ax, mine["step"], mine[column], mine[error], look, width=width)
+        drawn = look._replace(label=label.format(look.label), line=line or look.line)
+        draw_errors(ax, mine["step"], mine[column], mine[error], drawn, width=width)
 
 
-def _policy_panel(ax: Axes, policies: pd.DataFrame) -> None:
+def _policy_panel(ax: Axes, policies: pd.DataFrame, most: int) -> None:
+    """Plot the policies: lines up to a number of steps, and points."""
     other, (blue, red) = ax.twinx(), ("#0072b2", "#d55e00")
-    ax.plot(policies["step"], policies["duplicates"], "o-", color=blue)
+    on_line = policies[policies["step"] <= most]
+    ax.plot(on_line["step"], on_line["duplicates"], "-", color=blue)
+    ax.plot(policies["step"], policies["duplicates"], "o", color=blue)
     ax.set_ylabel("share of duplicate tours", color=blue)
     ax.set_ylim(0.0, 1.1 * policies["duplicates"].max() or 1.0)
-    other.plot(policies["step"], policies["log_p"], "s--", color=red)
+    other.plot(on_line["step"], on_line["log_p"], "--", color=red)
+    other.plot(policies["step"], policies["log_p"], "s", color=red)
     other.set_ylabel("mean log p of a tour", color=red)
     other.spines["top"].set_visible(False)
 

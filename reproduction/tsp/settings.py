@@ -312,3 +312,25 @@ class TSPFigures:
 
     def __post_init__(self) -> None:
         check_runs(self.runs, "python -m reproduction tsp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSPPaired:
+    """Compare the final models of runs instance by instance, by the gaps of their greedy tours.
+
+    Writes lengths.npz (of every instance, by run), paired.csv and paired.md.
+
+    Attributes:
+        runs: folders of finished runs of the command tsp, with the same number of nodes, from the same
+            start.
+        instances: number of validation instances.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    instances: int = 10_000
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_runs(self.runs, "python -m reproduction tsp")
+        check_at_least(self, 2, "instances")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +13,9 @@ from reproduction.harness.tables import markdown
 from reproduction.tsp.settings import TSPVariance
 
 USUAL = appearance("rloo").label
+GAIN = f"Variance of {USUAL} ÷ variance of the estimator"
 MISSING = "–"  # an estimator that was not measured on a model
+NOT_RANDOM = "∞"  # an estimator without variance
 POLICY = {
     "log_p": ("mean log p of a tour", "{:.3f} ± {:.1g}"),
     "duplicates": ("duplicates", "{:.1%} ± {:.1g}"),
@@ -23,28 +28,44 @@ POLICY = {
 
 
 def with_ratios(measured: pd.DataFrame) -> pd.DataFrame:
-    """Add variance and squared bias over the variance of RLOO on the same model, with standard errors."""
+    """Compare with RLOO on the same model, with standard errors.
+
+    The gain is the variance of RLOO ÷ that of the estimator, infinite if the estimator is not random. The
+    squared bias is divided by the variance of RLOO.
+    """
     rloo = measured["estimator"] == "rloo"
     usual = measured[rloo].set_index("step")
-    variance, variance_error = (measured["step"].map(usual[f"variance{x}"]) for x in ("", "_error"))
-    for name in ("variance", "squared_bias"):
-        ratio = measured[name] / variance
-        error = np.hypot(measured[f"{name}_error"], ratio * variance_error) / variance
-        error = error.mask(rloo & (name == "variance"), 0.0)  # a number over itself
-        measured = measured.assign(**{f"relative_{name}": ratio, f"relative_{name}_error": error})
-    return measured
+    variance, error = (measured["step"].map(usual[f"variance{x}"]) for x in ("", "_error"))
+    gain = variance / measured["variance"]  # a number over 0 is infinite
+    gain_error = np.hypot(error, gain * measured["variance_error"]) / measured["variance"]
+    bias = measured["squared_bias"] / variance
+    bias_error = np.hypot(measured["squared_bias_error"], bias * error) / variance
+    return measured.assign(
+        gain=gain,
+        gain_error=gain_error.mask(rloo, 0.0),  # a number over itself
+        relative_squared_bias=bias,
+        relative_squared_bias_error=bias_error,
+    )
 
 
-def variance_tables(settings: TSPVariance, measured: pd.DataFrame, policies: pd.DataFrame) -> str:
-    """Return tables of the variance, the squared bias and the policies, with a column for every step."""
+def variance_tables(
+    settings: TSPVariance,
+    measured: pd.DataFrame,
+    policies: pd.DataFrame,
+    names: Mapping[int, str] | None = None,
+) -> str:
+    """Return tables of the gain, the squared bias and the policies, with a column for every step.
+
+    The names are those of columns that are not called by their step.
+    """
     usual = measured[measured["estimator"] == "rloo"][["step", "variance", "variance_error"]]
     policies = policies.merge(usual, on="step").sort_values("step")
-    header = [f"step {step}" for step in policies["step"]]
+    header = [(names or {}).get(step, f"step {step}") for step in policies["step"]]
     size = f"{settings.batch_size} instances, {settings.k} tours of each"
     parts = [
-        f"## Variance, over that of {USUAL} ({size})\n",
-        markdown(["estimator", *header], _ratios(settings, measured, "relative_variance")),
-        f"## Squared bias, over the variance of {USUAL}\n",
+        f"## {GAIN} ({size})\n",
+        markdown(["estimator", *header], _ratios(settings, measured, "gain")),
+        f"## Squared bias ÷ variance of {USUAL}\n",
         markdown(["estimator", *header], _ratios(settings, measured, "relative_squared_bias")),
         "## Policies\n",
         markdown(["independent tours", *header], _policies(policies)),
@@ -54,9 +75,13 @@ def variance_tables(settings: TSPVariance, measured: pd.DataFrame, policies: pd.
 
 def _ratios(settings: TSPVariance, measured: pd.DataFrame, column: str) -> list[list[str]]:
     numbers = zip(measured[column], measured[f"{column}_error"], strict=True)
-    cells = measured.assign(cell=[f"{ratio:.3g} ± {error:.1g}" for ratio, error in numbers])
+    cells = measured.assign(cell=[_cell(*number) for number in numbers])
     table = cells.pivot(index="estimator", columns="step", values="cell").fillna(MISSING)
     return [[appearance(name).label, *table.loc[name]] for name in settings.estimators]
+
+
+def _cell(ratio: float, error: float) -> str:
+    return NOT_RANDOM if math.isinf(ratio) else f"{ratio:.3g} ± {error:.1g}"
 
 
 def _policies(policies: pd.DataFrame) -> list[list[str]]:

@@ -87,7 +87,7 @@ def test_policies_with_forced_starts_are_left_out() -> None:
 def test_the_ratio_is_that_of_rloo_over_ours(tmp_path: Path) -> None:
     tours = tmp_path / "tsp" / "variance"
     tours.mkdir(parents=True)
-    ratio = {"step": [1000], "relative_variance": [0.5], "relative_variance_error": [0.05]}
+    ratio = {"step": [1000], "gain": [2.0], "gain_error": [0.2]}
     rows = pd.DataFrame({"estimator": ["unordered_set"]} | ratio)
     rows.to_csv(tours / "variance.csv", index=False)
     pd.DataFrame({"step": [1000], "duplicates": [0.4]}).to_csv(tours / "policies.csv", index=False)

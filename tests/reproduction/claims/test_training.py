@@ -123,11 +123,11 @@ def test_single_samples_are_compared_at_equal_instances() -> None:
     assert "greedy rollout" in number
 
 
-@pytest.mark.parametrize(("ratio", "decision"), [(0.5, "agrees"), (0.9, "undecided")])
-def test_the_most_confident_policy_counts(ratio: float, decision: str) -> None:
+@pytest.mark.parametrize(("gain", "decision"), [(2.0, "agrees"), (1.1, "undecided")])
+def test_the_most_confident_policy_counts(gain: float, decision: str) -> None:
     table = pd.DataFrame(
-        [(0, "unordered_set", 1.0, 0.1), (9, "unordered_set", ratio, 0.1), (9, "rloo", 1.0, 0.0)],
-        columns=["step", "estimator", "relative_variance", "relative_variance_error"],
+        [(0, "unordered_set", 1.0, 0.1), (9, "unordered_set", gain, 0.1), (9, "rloo", 1.0, 0.0)],
+        columns=["step", "estimator", "gain", "gain_error"],
     )
     policies = pd.DataFrame({"step": [0, 9], "duplicates": [0.0, 0.4]})
     number, found = criteria.less_variance(table, policies)

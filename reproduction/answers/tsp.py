@@ -1,0 +1,164 @@
+"""The numbers of the pages on the travelling salesman."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.settings import read_settings
+from reproduction.harness.tables import committed_table, markdown, mean_and_interval
+from reproduction.tsp.best_of_k import answer as best_of_k_answer
+from reproduction.tsp.figures import RELEASED
+from reproduction.tsp.ranking import in_last_quarter, ranking
+from reproduction.tsp.settings import SINGLE, TSPVariance
+from reproduction.tsp.variance_tables import variance_tables
+
+OURS, USUAL, BIASED = "unordered_set", "rloo", "risk"
+PARTS = {
+    "start": "20 nodes, from a trained model",
+    "tsp20": "20 nodes, from the beginning",
+    "tsp10": "10 nodes, from the beginning",
+}
+"""Folders of runs, and their titles."""
+
+
+def measured(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables of variances and of policies: of our training, and the authors' policy after it."""
+    parts = [folder / part for part in ("variance", "released")]
+    tables = [
+        pd.concat(
+            [committed_table(part / name) for part in parts if (part / name).is_file()],
+            ignore_index=True,
+        )
+        for name in ("variance.csv", "policies.csv")
+    ]
+    return tables[0], tables[1].sort_values("step")
+
+
+def title(folder: Path, step: int) -> str:
+    """Return what the policy of a step is called."""
+    ours = committed_table(folder / "variance" / "policies.csv")["step"].max()
+    return RELEASED if step > ours else f"step {step}"
+
+
+def answer(folder: Path) -> str:
+    """Return what distinct tours of a confident policy are worth, to search and to estimate gradients."""
+    variance, policies = measured(folder)
+    last = policies.iloc[-1]
+    ours = variance.set_index(["step", "estimator"]).loc[(last["step"], OURS)]
+    growth = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv"))
+    return (
+        f"{growth.strip()} In training with {ours['k']:.0f} tours of each instance, of which "
+        f"{100 * last['duplicates']:.0f} % are duplicates if they are independent, the gradient of RLOO has "
+        f"{ours['gain']:.1f} ± {ours['gain_error']:.1g} times the variance of that of the unordered set "
+        f"estimator ({title(folder, int(last['step']))}).\n"
+    )
+
+
+def variances(folder: Path) -> str:
+    """Return the tables of variance, bias and policies."""
+    variance, policies = measured(folder)
+    names = {step: title(folder, step) for step in policies["step"]}
+    settings = read_settings(TSPVariance, folder / "variance")
+    return variance_tables(settings, variance, policies, names).replace("## ", "### ")
+
+
+def risk(folder: Path) -> str:
+    """Return the mean squared error of one gradient of RISK and of the unordered set estimator.
+
+    It is the variance and the squared bias, over the squared norm of the true gradient.
+    """
+    variance, policies = measured(folder)
+    table, lines = variance.set_index(["step", "estimator"]), []
+    for row in policies.itertuples():
+        ours, biased = table.loc[(row.step, OURS)], table.loc[(row.step, BIASED)]
+        parts = (ours["variance"], biased["variance"], biased["squared_bias"])
+        shares = [part / row.squared_gradient for part in (*parts, parts[1] + parts[2])]
+        share = f"{100 * row.duplicates:.0f} %"
+        lines.append([title(folder, row.step), share, *(f"{share:.2g}" for share in shares)])
+    header = ["policy", "duplicates", f"{appearance(OURS).label}: variance"]
+    parts_of = (f"{appearance(BIASED).label}: {name}" for name in ("variance", "squared bias"))
+    return markdown([*header, *parts_of, f"{appearance(BIASED).label}: both"], lines)
+
+
+def differences(folder: Path) -> str:
+    """Return the gap of each estimator minus that of the unordered set estimator, and the seeds ahead."""
+    found = {part: _by_seed(folder / part) for part in PARTS}
+    lines = []
+    for name in in_order(found["tsp20"].index):
+        if name != OURS:
+            lines.append([appearance(name).label, *(_apart(found[part], name) for part in PARTS)])
+    return markdown([f"gap minus that of {appearance(OURS).label}", *PARTS.values()], lines)
+
+
+def _by_seed(folder: Path) -> pd.DataFrame:
+    """Return the gap in the last quarter of the steps: a row per estimator, a column per seed."""
+    ranked = ranking(committed_table(folder / "gaps.csv")).set_index("estimator")
+    return ranked[[name for name in ranked.columns if name.startswith("seed ")]]
+
+
+def _apart(gaps: pd.DataFrame, name: str) -> str:
+    apart = (gaps.loc[name] - gaps.loc[OURS]).dropna()
+    return f"{mean_and_interval(apart.tolist(), 2)}; behind in {(apart > 0).sum()} of {len(apart)}"
+
+
+def instances(folder: Path) -> str:
+    """Return the gap at equal numbers of instances, the most that the estimators of one tour share."""
+    gaps = committed_table(folder / "gaps.csv")
+    last = gaps.groupby(["estimator", "seed"])["instances"].max().min()
+    rows = gaps[gaps["instances"] == last]
+    seeds = sorted(rows["seed"].unique())
+    table = rows.pivot(index="estimator", columns="seed", values="gap").assign(
+        mean=lambda found: found.mean(axis=1)
+    )
+    steps = rows.groupby("estimator")["steps"].first()
+    lines = []
+    for name in table.sort_values("mean").index:
+        cells = ["–" if pd.isna(gap) else f"{gap:.2f}" for gap in table.loc[name, seeds]]
+        tours = "one tour" if name in SINGLE else "four tours"
+        lines.append([appearance(name).label, tours, steps[name], *cells])
+    number = f"{last:,}".replace(",", " ")
+    header = ["estimator", "of each instance", "steps", *(f"seed {seed}" for seed in seeds)]
+    return f"Gap (%) after {number} instances:\n\n" + markdown(header, lines)
+
+
+def validations(folder: Path) -> str:
+    """Return how the gaps change from one validation to the next, and who is behind at how many of them."""
+    found = {part: committed_table(folder / part / "gaps.csv") for part in PARTS}
+    lines = []
+    for name in in_order(found["tsp20"]["estimator"]):
+        cells = [
+            cell for gaps in found.values() for cell in (_change(gaps, name), _behind(gaps, name))
+        ]
+        lines.append([appearance(name).label, *cells])
+    header = [
+        text for title in PARTS.values() for text in (f"{title}: change", "validations behind")
+    ]
+    return markdown(["estimator", *header], lines)
+
+
+def _change(gaps: pd.DataFrame, name: str) -> str:
+    """Format the mean change between validations of the last quarter, as a range over the runs."""
+    common = gaps.groupby(["estimator", "seed"])["steps"].max().min()
+    mine = gaps[(gaps["estimator"] == name) & (in_last_quarter(gaps["steps"], common))]
+    changes = [
+        fmean(abs(b - a) for a, b in pairwise(run.sort_values("steps")["gap"]))
+        for _, run in mine.groupby("seed")
+    ]
+    ends = sorted({f"{min(changes):.2f}", f"{max(changes):.2f}"})
+    return " to ".join(ends)
+
+
+def _behind(gaps: pd.DataFrame, name: str) -> str:
+    """Count the validations of all runs at which one is behind the unordered set estimator of its seed."""
+    if name == OURS:
+        return "–"
+    common = gaps.groupby(["estimator", "seed"])["steps"].max().min()
+    trained = gaps[gaps["steps"].between(1, common)].set_index(["seed", "steps"])
+    mine, ours = (trained[trained["estimator"] == e]["gap"] for e in (name, OURS))
+    apart = (mine - ours).dropna()
+    return f"{(apart > 0).sum()} of {len(apart)}"

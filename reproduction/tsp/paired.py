@@ -1,0 +1,111 @@
+r"""Differences between trained models, instance by instance.
+
+$$\bar d = \frac1n \sum_i d_i, \qquad \text{standard error } \frac{s_d}{\sqrt n}, \qquad
+d_i = g_i^{\text{other}} - g_i^{\text{ours}}$$
+
+Gaps $g_i$ of the same instance have most of their noise in common, so that their difference is known far
+better than either. The gap of an estimator is the mean over its runs. Its error over the instances says what
+these models differ by; whether other seeds would differ as much is what the interval over the seeds says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from reproduction.harness.appearance import appearance, in_order
+from reproduction.harness.errors import UserError, check_one_of_each
+from reproduction.harness.models import MODEL
+from reproduction.harness.settings import read_settings
+from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
+from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.problem import validation_instances
+from reproduction.tsp.rollout import greedy_lengths
+from reproduction.tsp.settings import TSPSettings
+
+OURS = "unordered_set"  # the estimator that others are compared with
+NOTHING = "–"
+Runs = Mapping[tuple[str, int], Tensor]
+"""Of each estimator and seed, the gaps in percent of the same instances, (n,)."""
+
+
+class Paired(NamedTuple):
+    """A run: a row of ``paired.csv``; means over instances in percent, with standard errors."""
+
+    estimator: str
+    seed: int
+    instances: int
+    gap: float
+    gap_error: float
+    minus_start: float
+    minus_start_error: float
+    minus_unordered_set: float
+    minus_unordered_set_error: float
+
+
+def read_runs(folders: Sequence[Path]) -> dict[Path, TSPSettings]:
+    """Return the settings of finished runs with the same number of nodes and the same start."""
+    runs = {folder: read_settings(TSPSettings, folder) for folder in folders}
+    for folder in runs:
+        if not (folder / MODEL).is_file():
+            raise UserError(
+                f"{folder} has no {MODEL}; expected a finished run. Continue it with: python -m "
+                f"reproduction tsp --resume {folder}"
+            )
+    for name in ("nodes", "start_sha256"):
+        if len({getattr(run, name) for run in runs.values()}) > 1:
+            raise UserError(
+                f"the runs have different {name}; expected the same, since their gaps are compared "
+                "instance by instance. Give those that belong together."
+            )
+    check_one_of_each((run.estimator, run.seed) for run in runs.values())
+    return runs
+
+
+def lengths(model: Path, nodes: int, count: int) -> Tensor:
+    """Return the lengths of greedy tours of validation instances by a model, (count,) in float64."""
+    instances = validation_instances(count, nodes)
+    return greedy_lengths(load_attention_model(model), instances).double()
+
+
+def mean_error(values: Tensor) -> tuple[float, float]:
+    """Return the mean of values, (n,), and its standard error."""
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)
+
+
+def paired_rows(runs: Runs, start: Tensor | None) -> list[Paired]:
+    """Return a row for each run; NaN where there is nothing to compare it with."""
+    rows, unknown = [], (float("nan"),) * 2
+    for (name, seed), gaps in runs.items():
+        before = unknown if start is None else mean_error(gaps - start)
+        ours = runs.get((OURS, seed))
+        apart = unknown if ours is None or name == OURS else mean_error(gaps - ours)
+        rows.append(Paired(name, seed, len(gaps), *mean_error(gaps), *before, *apart))
+    return rows
+
+
+def paired_table(runs: Runs, start: Tensor | None) -> str:
+    """Return a table in Markdown: means over the runs of an estimator, and over the seeds that two share."""
+    lines = []
+    for name in in_order(dict.fromkeys(estimator for estimator, _ in runs)):
+        mine = {seed: gaps for (estimator, seed), gaps in runs.items() if estimator == name}
+        gap = torch.stack(list(mine.values())).mean(0)
+        cells = [_text(gap), NOTHING if start is None else _text(gap - start, sign="+")]
+        shared = [seed for seed in mine if (OURS, seed) in runs and name != OURS]
+        apart = [mine[seed] - runs[OURS, seed] for seed in shared]
+        cells.append(_text(torch.stack(apart).mean(0), sign="+") if apart else NOTHING)
+        over_seeds = [float(difference.mean()) for difference in apart]
+        cells.append(mean_and_interval(over_seeds, 4).replace("-", "−") if apart else NOTHING)
+        lines.append([appearance(name).label, len(mine), *cells])
+    ours = f"minus {appearance(OURS).label}"
+    header = ["estimator", "runs", "gap (%)", "minus the start", ours]
+    return markdown([*header, f"{ours}, over seeds ({LEVEL:.0%} interval)"], lines)
+
+
+def _text(values: Tensor, sign: str = "") -> str:
+    mean, error = mean_error(values)
+    return f"{mean:{sign}.4f} ± {error:.4f}".replace("-", "−")

@@ -175,5 +175,5 @@ figures: setup ## redraw every committed picture from the committed tables
 	$(BIN)/python -m reproduction figures
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(VLLM_VENV)-* $(TRL_ENVS) $(TORCH_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RL4CO_VENV) $(VLLM_VENV) $(VLLM_VENV)-* $(TRL_ENVS) $(TORCH_ENVS) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,8 +6,10 @@ import ast
 import html
 import importlib
 import inspect
+import json
 import posixpath
 import re
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -20,13 +22,22 @@ from markdown.preprocessors import Preprocessor
 ROOT = Path(__file__).parent
 # What lies beside docs/ and belongs to the site: pages of results with their pictures, examples,
 # and the report of `make reproduce`, if there is one.
-BESIDE = ("results/**/*.md", "results/**/*.png", "examples/*.py", "runs/reproduce/report.html")
+REPORT = "runs/reproduce/report.html"
+BESIDE = (
+    "results/**/README.md",
+    "results/**/details.md",
+    "results/**/*.png",
+    "examples/*.py",
+    REPORT,
+)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # Formulas of a notebook, which nothing has marked; code is passed over.
 IN_NOTEBOOK = re.compile(
     r"<(?P<code>pre|code|script|style)\b.*?</(?P=code)>|\$\$(?P<block>.+?)\$\$|\$(?P<inline>[^$<>\n]+?)\$",
     re.DOTALL,
 )
+NO_TEXT = 'alt="No description has been provided for this image"'  # by nbconvert
+NOTEBOOK_LINK = re.compile(r'href="(?!https?:)([^"#]+\.(?:md|ipynb))(#[^"]*)?"')
 # Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
 # A paragraph of a References section: lines that start with a bar, the last of which may be an address.
@@ -72,8 +83,11 @@ class Docstrings(Extension):
 
 
 def on_config(config: Any) -> Any:
-    """Add the extension to those of all pages and docstrings."""
+    """Add the extension to those of all pages and docstrings, and the report of a run, if there is one."""
     config.markdown_extensions.append(Docstrings())
+    if (ROOT / REPORT).is_file():
+        (results,) = (part["Results"] for part in config.nav if "Results" in part)
+        results.append({"Report of a short run": REPORT})
     return config
 
 
@@ -81,18 +95,51 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the files beside docs/ to the site, under their own paths."""
     from mkdocs.structure.files import File
 
-    for pattern in BESIDE:
-        for path in sorted(ROOT.glob(pattern)):
-            name = path.relative_to(ROOT).as_posix()
-            files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name in sorted(beside()):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
 
 
-def on_page_content(content: str, page: Any, **_: Any) -> str:
+@cache
+def beside() -> frozenset[str]:
+    """Return the paths of the files beside docs/ that the site has."""
+    found = (path for pattern in BESIDE for path in ROOT.glob(pattern))
+    return frozenset(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
     """Convert formulas to MathML, which browsers show without a script, and link references."""
     if page.file.src_uri.endswith(".ipynb"):
-        content = IN_NOTEBOOK.sub(_marked, content)
+        content = notebook_links(IN_NOTEBOOK.sub(_marked, content), page.file, files)
+        for text in alternatives(Path(page.file.abs_src_path)):
+            content = content.replace(NO_TEXT, f'alt="{html.escape(text)}"', 1)
     return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
+
+
+def notebook_links(content: str, notebook: Any, files: Any) -> str:
+    """Return the HTML of a notebook with links to pages of the site, which only Markdown pages get."""
+
+    def link(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(notebook.src_uri), match[1]))
+        file = files.get_file_from_path(path)
+        if file is None:
+            raise ValueError(
+                f"{notebook.src_uri} links to {match[1]}, which the site does not have"
+            )
+        return f'href="{file.url_relative_to(notebook)}{match[2] or ""}"'
+
+    return NOTEBOOK_LINK.sub(link, content)
+
+
+def alternatives(notebook: Path) -> list[str]:
+    """Return what the pictures of a notebook show, from the metadata of the cells that draw them."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [
+        cell["metadata"]["alt"]
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -142,7 +189,7 @@ def site_links(markdown: str, page: Path, repository: str | None) -> str:
         if not path.exists() or not path.is_relative_to(ROOT):
             return match[0]
         name = path.relative_to(ROOT).as_posix()
-        if not path.is_file() or not (name.startswith("docs/") or any(map(path.match, BESIDE))):
+        if not path.is_file() or not (name.startswith("docs/") or name in beside()):
             return f"[{text}]({repository.rstrip('/')}/blob/main/{name})" if repository else text
         here = PurePosixPath(page.relative_to(ROOT).as_posix().removeprefix("docs/")).parent
         return f"[{text}]({posixpath.relpath(name.removeprefix('docs/'), here)}{anchor})"

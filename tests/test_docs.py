@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import runpy
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from documentation import DOCS, python_blocks, run_code
@@ -26,6 +28,13 @@ WITH_CODE = [page for page in PAGES if python_blocks(page) and page.stem not in 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page: Path) -> None:
     run_code(page)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+def test_the_code_of_a_page_fits_its_column(page: Path) -> None:
+    """On a screen of 1280 pixels, 90 characters fit."""
+    lines = "\n".join(python_blocks(page)).splitlines()
+    assert [line for line in lines if len(line) > 90] == []
 
 
 def test_every_public_name_is_documented_once() -> None:
@@ -83,6 +92,9 @@ def anchors(page: Path) -> list[str]:
             "![a](../../docs/assets/figure1.png)",
             "![a](../../assets/figure1.png)",
         ),
+        ("docs/index.md", "[a](../results/README.md)", "[a](results/README.md)"),
+        ("results/tsp/README.md", "[a](best_of_k/20/answer.md)", "a"),
+        ("results/tsp/details.md", "![a](solve/growth.png)", "![a](solve/growth.png)"),
         ("results/README.md", "[the code](../swor/types.py)", "the code"),
         ("docs/faq.md", "[a](https://example.org)", "[a](https://example.org)"),
     ],
@@ -99,6 +111,30 @@ def test_files_that_the_site_lacks_are_links_to_the_repository() -> None:
     page, home = ROOT / "results" / "README.md", "https://example.org/swor"
     link = hooks["site_links"]("[the code](../swor/types.py)", page, home)
     assert link == "[the code](https://example.org/swor/blob/main/swor/types.py)"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_report_of_a_run_is_a_page_of_the_site(there: bool, tmp_path: Path) -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks["on_config"].__globals__["ROOT"] = tmp_path
+    if there:
+        (tmp_path / hooks["REPORT"]).parent.mkdir(parents=True)
+        (tmp_path / hooks["REPORT"]).touch()
+    config = SimpleNamespace(markdown_extensions=[], nav=[{"Home": "index.md"}, {"Results": []}])
+    hooks["on_config"](config)
+    assert config.nav[1]["Results"] == [{"Report of a short run": hooks["REPORT"]}] * there
+
+
+def test_links_of_a_notebook_lead_to_pages_of_the_site() -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    there = SimpleNamespace(url_relative_to=lambda other: "../../best_of/")
+    files = SimpleNamespace(get_file_from_path={"best_of.md": there}.get)
+    notebook = SimpleNamespace(src_uri="tutorials/policy.ipynb")
+    link = partial(hooks["notebook_links"], notebook=notebook, files=files)
+    assert link('<a href="../best_of.md#m">') == '<a href="../../best_of/#m">'
+    assert link('<a href="https://a.org/b.md">') == '<a href="https://a.org/b.md">'
+    with pytest.raises(ValueError, match="best_off"):
+        link('<a href="../best_off.md">')
 
 
 def test_every_publication_can_be_found() -> None:

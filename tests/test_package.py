@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from estimator_table import cite, documented, name_link, table
@@ -103,6 +105,66 @@ def test_the_readme_is_short_and_shows_what_its_example_prints(capsys):
     shown, printed = re.findall(pattern, text), re.findall(pattern, capsys.readouterr().out)
     for given, found in zip(shown[0], printed[0], strict=True):  # up to rounding elsewhere
         assert abs(float(given) - float(found)) < 0.02
+
+
+NUMBERS = {
+    r"as good as (about \d+) independent": (
+        "results/tsp/best_of_k/20/answer.md",
+        r"takes (about \d+)",
+    ),
+    r"RLOO \(.*?\) has (\d\.\d) times the variance": (
+        "docs/when_it_pays.md",
+        r"\| 25 % \| (\d\.\d) \|",
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", NUMBERS)
+def test_a_number_of_the_readme_is_that_of_the_results(claim):
+    file, source = NUMBERS[claim]
+    given = re.findall(claim, (ROOT / "README.md").read_text("utf-8"))
+    assert given
+    assert given == re.findall(source, (ROOT / file).read_text("utf-8"))
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The hook of the package build, without the package that calls it."""
+    stand_in = SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", stand_in)
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["CustomMetadataHook"]()
+    hook.root = str(ROOT)
+
+    def metadata():
+        found = {}
+        hook.update(found)
+        return found
+
+    return metadata
+
+
+def test_the_package_index_gets_addresses(built, monkeypatch):
+    monkeypatch.setenv("REPOSITORY_URL", "https://host.org/swor/")
+    monkeypatch.setenv("SITE_URL", "https://site.org/")
+    metadata = built()
+    targets = re.findall(r"\]\(([^)\s]+)\)", metadata["readme"]["text"])
+    assert all(target.startswith("https://") for target in targets)
+    for target in (
+        "raw/main/docs/assets/best_of_k.png",
+        "blob/main/LICENSE",
+        "actions/workflows/ci.yml",
+    ):
+        assert f"https://host.org/swor/{target}" in targets
+    assert metadata["urls"]["Repository"] == "https://host.org/swor"
+    assert metadata["urls"]["Documentation"] == "https://site.org/"
+
+
+def test_without_addresses_the_readme_stays_as_it_is(built, monkeypatch):
+    for variable in ("REPOSITORY_URL", "SITE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    metadata = built()
+    assert metadata["readme"]["text"] == (ROOT / "README.md").read_text("utf-8")
+    assert list(metadata["urls"]) == ["Paper"]
 
 
 def test_the_table_is_strict():

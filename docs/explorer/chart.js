@@ -7,18 +7,22 @@ const LINES = {
   rloo: "RLOO", unordered_set: "unordered set",
 };
 const CHART = { width: 720, height: 320, left: 56, right: 225, top: 12, bottom: 40, line: 16 };
+const NARROW = { ...CHART, width: 380, right: 14 };  // a phone has no room beside the lines, so their names are below
+
+const KEY = (rule) => `<svg class="rule ${rule}" viewBox="0 0 30 10" aria-hidden="true"><polyline points="0,5 30,5"></polyline></svg>`;
 
 // moments: by k, and by the names of the rules; k: the chosen number of samples.
 function showChart(moments, k) {
   const ks = Object.keys(moments).filter((x) => moments[x]).map(Number).sort((a, b) => a - b);
   const logs = ks.flatMap((x) => Object.keys(LINES).map((rule) => Math.log10(moments[x][rule].gradientVariance))).filter(Number.isFinite);
   const low = Math.floor(Math.min(...logs)), high = Math.max(Math.ceil(Math.max(...logs)), low + 1), last = Math.max(...ks, 2);
-  const { width, height, left, right, top, bottom } = CHART;
+  const box = document.getElementById("chart"), narrow = box.clientWidth < 560;
+  const { width, height, left, right, top, bottom } = narrow ? NARROW : CHART;
   const x = (count) => left + (width - left - right) * (count - 1) / (last - 1);
   const y = (log) => (log === -Infinity ? height - bottom : top + (height - top - bottom - 14) * (high - log) / (high - low));
   const ends = labelled(Object.keys(LINES).map((rule) => line(rule, ks, moments, x, y)).filter(Boolean));
   const powers = Array.from({ length: high - low + 1 }, (_, i) => low + i).filter((_, i) => i % Math.ceil((high - low) / 8) === 0);
-  document.getElementById("chart").innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="Variance of the gradient against the number of samples">`
+  box.innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="Variance of the gradient against the number of samples">`
     + powers.map((power) => `<line class="grid" x1="${left}" x2="${width - right}" y1="${y(power)}" y2="${y(power)}"></line>`
       + `<text x="${left - 8}" y="${y(power) + 4}" text-anchor="end">10<tspan dy="-6" font-size="10">${power}</tspan></text>`).join("")
     + `<line class="chosen" x1="${x(k)}" x2="${x(k)}" y1="${top}" y2="${height - bottom}"></line>`
@@ -26,7 +30,8 @@ function showChart(moments, k) {
     + `<text x="${(left + width - right) / 2}" y="${height - 4}" text-anchor="middle">samples k</text>`
     + ends.map(({ rule, points, at }) => `<g class="rule ${rule}"><polyline points="${points.map((p) => p.join()).join(" ")}"></polyline>`
       + points.map(([a, b]) => `<circle cx="${a}" cy="${b}" r="3"></circle>`).join("")
-      + `<text x="${width - right + 10}" y="${at + 4}">${LINES[rule]}</text></g>`).join("") + "</svg>";
+      + (narrow ? "" : `<text x="${width - right + 10}" y="${at + 4}">${LINES[rule]}</text>`) + "</g>").join("") + "</svg>"
+    + (narrow ? `<ul>${ends.map(({ rule }) => `<li>${KEY(rule)} ${LINES[rule]}</li>`).join("")}</ul>` : "");
 }
 
 function line(rule, ks, moments, x, y) {

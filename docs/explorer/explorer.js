@@ -304,5 +304,6 @@ element("draw").addEventListener("click", draw);
 element("play").addEventListener("click", play);
 element("clear").addEventListener("click", clearDots);
 element("copy").addEventListener("click", copyLink);
+addEventListener("resize", () => showChart(state.moments, samples()));
 if (!followLink()) choose();
 draw();

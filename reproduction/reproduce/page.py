@@ -104,7 +104,11 @@ def about(folder: Path, version: str) -> str:
     """Return the lines below the title: version, date, and links to the paper and to the repository."""
     now = f"{datetime.now(UTC):%-d %B %Y, %H:%M} UTC"
     links = {"the paper": PAPER_LINK}
-    links |= {text: os.path.relpath(ROOT / path, folder) for text, path in LINKS.items()}
+    home = os.environ.get("REPOSITORY_URL")  # set where the report becomes a page of the site
+    for text, path in LINKS.items():
+        links[text] = (
+            f"{home.rstrip('/')}/blob/main/{path}" if home else os.path.relpath(ROOT / path, folder)
+        )
     listed = " · ".join(f"<a href='{escape(to)}'>{text}</a>" for text, to in links.items())
     return f"<p class='dim'>swor {escape(version)} · {now}</p><p>{listed}</p>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,9 @@ def test_a_notebook_is_committed_as_it_was_run(notebook: Path) -> None:
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any(output["output_type"] == "stream" for output in outputs)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_picture_of_a_notebook_says_what_it_shows(notebook: Path) -> None:
+    texts = runpy.run_path(str(DOCS.parent / "mkdocs_hooks.py"))["alternatives"](notebook)
+    assert texts and all(len(text) > 20 for text in texts)

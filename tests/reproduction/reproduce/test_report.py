@@ -19,7 +19,7 @@ from reproduction.claims.page import summary
 from reproduction.harness.appearance import LABELS, is_biased
 from reproduction.harness.folder import RunFolder
 from reproduction.reproduce.charts import dots, lines
-from reproduction.reproduce.page import Section, cards, label, page, table
+from reproduction.reproduce.page import Section, about, cards, label, page, table
 from reproduction.reproduce.report import (
     figure1,
     figure2,
@@ -54,6 +54,16 @@ def test_the_page_needs_nothing_else() -> None:
     assert "A &lt;section&gt;" in ours and "a &lt; b" in ours
     assert re.findall("href='#(.*?)'", ours) == re.findall("<h2 id='(.*?)'", ours)
     assert "agrees: 1, undecided: 1" in ours
+
+
+def test_links_of_a_published_report_lead_to_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REPOSITORY_URL", raising=False)
+    local = re.findall("href='(?!https)(.*?)'", about(tmp_path, "1"))
+    assert len(local) == 2 and all((tmp_path / path).is_file() for path in local)
+    monkeypatch.setenv("REPOSITORY_URL", "https://host.org/swor")
+    assert "href='https://host.org/swor/blob/main/results/README.md'" in about(tmp_path, "1")
 
 
 def test_the_page_in_a_browser(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ VLLM_VENV := .venv-vllm
 # The ends of the range of pyproject.toml for which there are builds for CPUs.
 OLDEST_VLLM := 0.29.0
 NEWEST_VLLM := 0.32.0
+# vLLM makes no further engine in a process that has imported numba, as a test of speculative decoding does.
+VLLM_TRL_TESTS := tests/integrations/test_vllm_trl.py
+VLLM_TESTS = $(filter-out $(VLLM_TRL_TESTS),$(sort $(wildcard tests/integrations/test_vllm*.py)))
 # measure.py is what they share, and the others have targets of their own.
 BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/soak.py benchmarks/rl4co_%.py \
 	benchmarks/vllm_%.py,\
@@ -90,8 +93,8 @@ bench-rl4co: $(RL4CO_VENV)/.setup-done ## measure a training step of the rl4co i
 	$(RL4CO_VENV)/bin/python benchmarks/rl4co_step.py
 
 test-vllm: $(VLLM_VENV)/.setup-done ## test completions from vLLM, in .venv-vllm
-	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest tests/integrations/test_vllm*.py \
-		$(PYTEST_ARGS)
+	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest $(VLLM_TESTS) $(PYTEST_ARGS)
+	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python -m pytest $(VLLM_TRL_TESTS) $(PYTEST_ARGS)
 
 bench-vllm: $(VLLM_VENV)/.setup-done ## measure distinct completions from vLLM beside independent ones
 	VLLM_CPU_KVCACHE_SPACE=1 $(VLLM_VENV)/bin/python benchmarks/vllm_rounds.py
@@ -106,7 +109,9 @@ test-vllm-oldest test-vllm-newest:
 	test -x "$$python" || $(PYTHON) -m venv "$$env"; \
 	"$$python" -m pip install --disable-pip-version-check -qq -c "$$env/constraints.txt" torch; \
 	"$$python" -m pip install --disable-pip-version-check -qq --no-deps -r "$$env/constraints.txt" -e .; \
-	VLLM_CPU_KVCACHE_SPACE=1 "$$python" -m pytest tests/integrations/test_vllm*.py $(PYTEST_ARGS)
+	for tests in "$(VLLM_TESTS)" "$(VLLM_TRL_TESTS)"; do \
+		VLLM_CPU_KVCACHE_SPACE=1 "$$python" -m pytest $$tests $(PYTEST_ARGS); \
+	done
 
 # Old versions of TRL import requests without saying so.
 test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, the oldest to the newest

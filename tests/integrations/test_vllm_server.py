@@ -18,6 +18,7 @@ def answers(log_probs: list[float]) -> Any:
     def answer(self: Server, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         if body is None:
             return {"data": [{"id": "a model"}]}
+        assert body["return_tokens_as_token_ids"]  # for servers without a tokenizer
         assert body["vllm_xargs"] == {"swor_taken": [], "swor_temperature": 1.0, "swor_top_k": 0}
         top = {f"token_id:{i}": x for i, x in enumerate(log_probs)}
         return {"choices": [{"logprobs": {"top_logprobs": [top]}}]}

@@ -170,6 +170,6 @@ def test_a_server_of_its_own(tmp_path, monkeypatch):
         total = sample.log_p.exp().sum(-1) + sample.log_rest.exp()
         assert torch.allclose(total, torch.ones_like(total), atol=1e-4)
         run.train()
-    assert len(sent) == 4 and set(sent) == {len(list(run.model.parameters()))}
+    assert len(sent) == 3 and set(sent) == {len(list(run.model.parameters()))}
     logged = [entry for entry in run.state.log_history if "reward" in entry]
     assert len(logged) == 3 and all(0 < entry["swor/mass_covered"] <= 1 for entry in logged)

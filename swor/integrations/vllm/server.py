@@ -22,6 +22,7 @@ SETTINGS = (
     *("n", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty"),
     *("frequency_penalty", "max_tokens", "seed", "stop_token_ids", "logprobs"),
 )
+TOKEN_IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}  # no tokenizer is needed
 
 
 class Server:
@@ -53,6 +54,7 @@ class Server:
     def _check_processor(self) -> None:
         """Check, by a probe of which the answer is known, that the server has our processor."""
         probe: dict[str, Any] = {"model": self.model, "prompt": [0], "max_tokens": 1, "logprobs": 2}
+        probe |= TOKEN_IDS
         probe["vllm_xargs"] = {TAKEN: [], TEMPERATURE: 1.0, TOP_K: 0}
         (choice,) = self._answer("/v1/completions", probe)["choices"]
         found = sorted(choice["logprobs"]["top_logprobs"][0].values(), reverse=True)[:2]
@@ -75,8 +77,7 @@ class Server:
         request |= {
             "model": self.model,
             "prompt": prompt if isinstance(prompt, str) else prompt["prompt_token_ids"],
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
+            **TOKEN_IDS,
             "vllm_xargs": parameters.extra_args,
         }
         choices = self._answer("/v1/completions", request)["choices"]

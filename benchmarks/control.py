@@ -15,8 +15,11 @@ PLAIN = {
     "unordered_set_additive": "unordered_set",
     "double_control": "rloo",
     "unordered_set_double_control": "unordered_set",
+    "rloo_tangents": "rloo",
+    "unordered_set_tangents": "unordered_set",
     "carms": "rloo",
     "relax": "rloo",
+    "rodeo": "rloo",
 }
 
 

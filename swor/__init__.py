@@ -9,9 +9,8 @@ from swor.diagnostics.groups import GroupStatistics, group_statistics
 from swor.diagnostics.moments import gradient_moments
 from swor.estimators.additive import AdditiveTable, rloo_additive, unordered_set_additive
 from swor.estimators.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
-from swor.estimators.carms import carms
 from swor.estimators.control import KnownMean, additive, controlled
-from swor.estimators.coupled import arm, arsm, disarm
+from swor.estimators.coupled import arm, arsm, carms, disarm
 from swor.estimators.double_control import (
     LearnedScales,
     double_control,
@@ -24,6 +23,7 @@ from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import ControlVariate, rebar, relax
 from swor.estimators.registry import ESTIMATORS
 from swor.estimators.relaxed import gumbel_softmax, reinmax, straight_through
+from swor.estimators.rodeo import TangentSurrogate, rodeo
 from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
     reinforce_batch_mean,
@@ -87,6 +87,7 @@ __all__ = [
     "Sample",
     "Scheme",
     "SequenceModel",
+    "TangentSurrogate",
     "Weights",
     "additive",
     "advantages",
@@ -139,6 +140,7 @@ __all__ = [
     "rloo",
     "rloo_additive",
     "rloo_tangents",
+    "rodeo",
     "sample",
     "sampled_baseline",
     "set_validate_values",

@@ -171,3 +171,68 @@ def log_variance(table: pd.DataFrame, name: str, dims: int) -> list[str]:
     found = table[(table["estimator"] == name) & (table["part"] == "both") & (table["k"] == k)]
     ours = [with_error(x, e) for x, e in found[["log_variance", "standard_error"]].to_numpy()]
     return [*(ours or ["–"]), f"{PAPER[name].log_variance[dims]:.2f}"]
+
+
+def control(folder: Path) -> str:
+    """Return the variance of the encoder's gradient at equal evaluations and at equal time, lowest first."""
+    rows = _encoder(folder)
+    rows = rows[(rows["epoch"] == rows["epoch"].max()) & (rows["k"] == rows["evaluations"].max())]
+    rows = rows.merge(committed_table(folder / "times.csv"), on=["epoch", "estimator", "k"])
+    base = rows.set_index("estimator").loc[USUAL]
+    rows["time"] = rows["seconds"] / base["seconds"]
+    rows["equal_time"] = rows["log_variance"] + rows["time"].map(math.log)
+    lines = [
+        [
+            appearance(row["estimator"]).label,
+            with_error(row["log_variance"], row["standard_error"]),
+            f"{math.exp(row['log_variance'] - base['log_variance']):.2f}",
+            f"{row['time']:.2f}",
+            f"{row['equal_time']:.2f}",
+        ]
+        for _, row in rows.sort_values("log_variance").iterrows()
+    ]
+    best, fastest = (rows.loc[rows[by].idxmin()] for by in ("log_variance", "equal_time"))
+    less = 1.0 - math.exp(best["log_variance"] - base["log_variance"])
+    k = int(base["k"])
+    lowest, at_equal_time = (appearance(row["estimator"]).label for row in (best, fastest))
+    text = (
+        f"\nLowest at {k} evaluations: {lowest}, {100 * less:.0f} % below the variance of RLOO. "
+        f"Lowest at equal time: {at_equal_time}.\n"
+    )
+    header = [f"log-variance, {k} evaluations", "over RLOO", "time over RLOO"]
+    return markdown(["estimator", *header, "log-variance at equal time"], lines) + text
+
+
+def control_epochs(folder: Path) -> str:
+    """Return the log-variance of the encoder's gradient minus that of RLOO, along training."""
+    rows = _encoder(folder)
+    table = rows.pivot_table("log_variance", "epoch", "estimator")
+    minus = table.sub(table[USUAL], axis=0)
+    names = [name for name in in_order(table.columns) if name != USUAL]
+    lines = [
+        [epoch, f"{table.loc[epoch, USUAL]:.2f}", *(f"{x:+.2f}".replace("-", "−") for x in row)]
+        for epoch, row in minus[names].iterrows()
+    ]
+    return markdown(
+        ["epoch", "RLOO", *(f"{appearance(n).label}, minus RLOO" for n in names)], lines
+    )
+
+
+def control_training(folder: Path) -> str:
+    """Return the validation −ELBO of runs with a control variate, beside those of the leading estimators."""
+    theirs = validated(folder.parent / "curves.csv", dims=20)
+    points = pd.concat(
+        [validated(folder / "curves.csv", dims=20), theirs[theirs["estimator"].isin(LEADERS)]]
+    )
+    at = (2, 5, *EPOCHS)
+    last = points[points["epoch"] == EPOCHS[-1]].groupby("estimator")["negative_elbo"].mean()
+    lines = [
+        [appearance(name).label, *(elbo(points, name, epoch) for epoch in at)]
+        for name in last.sort_values().index
+    ]
+    return markdown(["estimator", *(f"−ELBO, epoch {epoch}" for epoch in at)], lines)
+
+
+def _encoder(folder: Path) -> pd.DataFrame:
+    rows = committed_table(folder / "variance.csv")
+    return rows[rows["part"] == "encoder"]

@@ -23,17 +23,18 @@ def evaluate(
     variables: Factorized, f: Cost, index: Tensor, *, impossible: Tensor | None = None
 ) -> Tensor:
     """Return the cost (*batch, k) of outcomes given as indices, (*batch, k, n), and 0 for impossible ones."""
-    return _checked(variables, f(variables.encode(index)), index.shape[-2], impossible)
+    return checked_cost(variables, f(variables.encode(index)), index.shape[-2], impossible)
 
 
 def evaluate_relaxed(variables: Factorized, f: Cost, y: Tensor) -> Tensor:
     """Return the cost (*batch, k) of points of the simplex, (*batch, k, n, c)."""
-    return _checked(variables, f(variables.encode_relaxed(y)), y.shape[-3])
+    return checked_cost(variables, f(variables.encode_relaxed(y)), y.shape[-3])
 
 
-def _checked(
+def checked_cost(
     variables: Factorized, cost: Tensor, k: int, impossible: Tensor | None = None
 ) -> Tensor:
+    """Return what f returned, (*batch, k), with 0 for impossible outcomes, or raise an error."""
     check_tensor("the cost", cost, variables.log_probs.dtype)
     check_shape("the cost", cost, (*variables.batch, k), "one number for every value given to f")
     check_same("the cost", cost, "the log-probabilities", variables.log_probs)

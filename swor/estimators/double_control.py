@@ -313,7 +313,7 @@ def _estimate(
     check_numbers("cost", cost, weights.weight, "the weights")
     baseline = weights.baseline(cost.detach())
     x, p = variables.one_hot(variables.decode(value)), variables.log_probs.detach().exp()
-    slope = _slope(variables, cost, value)
+    slope = slope_of(variables, cost, value)
     known = cost.detach().to(p.dtype)
     control = _controls(weights.weight, rows, x, p, predict(x, p.unsqueeze(-3), slope, known))
     advantage = weights.weight * (cost.detach() - baseline)
@@ -328,7 +328,7 @@ def _estimate(
     return loss.to(torch.promote_types(cost.dtype, drawn.log_p.dtype))
 
 
-def _slope(variables: Factorized, cost: Tensor, value: Tensor) -> Tensor:
+def slope_of(variables: Factorized, cost: Tensor, value: Tensor) -> Tensor:
     """Return the gradient of every cost by its one-hot input, (*batch, k, n, c)."""
     slope: Tensor | None = None
     if cost.requires_grad:

@@ -14,8 +14,7 @@ from swor.estimators.additive import (
     rloo_additive,
     unordered_set_additive,
 )
-from swor.estimators.carms import carms
-from swor.estimators.coupled import arm, arsm, disarm
+from swor.estimators.coupled import arm, arsm, carms, disarm
 from swor.estimators.double_control import (
     double_control,
     make_double_control,
@@ -36,6 +35,7 @@ from swor.estimators.relaxed import (
     reinmax,
     straight_through,
 )
+from swor.estimators.rodeo import make_rodeo, rodeo
 from swor.estimators.score_function import (
     deterministic_sum_and_sample_sampled_baseline,
     make_moving_average,
@@ -283,6 +283,14 @@ _CONTROL_VARIATES = {
         largest_k=domain_size,
         defined_for=is_relaxable,
         make_state=make_unordered_set_tangents,
+    ),
+    "rodeo": Estimator(
+        True,
+        "Shi et al. (2022)",
+        rodeo,
+        proof="enumeration",
+        defined_for=is_relaxable,
+        make_state=make_rodeo,
     ),
     "carms": Estimator(True, "Dimitriev and Zhou (2021)", carms, proof="z-score"),
 }

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 import swor
-from swor.estimators.carms import edges, orders, pair_probabilities
+from swor.estimators.coupled import edges, orders, pair_probabilities
 from swor.samplers.products import Factorized
 
 

@@ -146,6 +146,39 @@ def test_double_control_learns_the_tangent_of_a_linear_cost(name: str) -> None:
     assert variances[-1] < 0.01 * variances[0]
 
 
+def test_positive_parts_of_the_tangents_predict_a_convex_cost_better() -> None:
+    weights = torch.randn(N * C, 8, generator=seeded(2), dtype=torch.float64)
+
+    def f(x: Tensor) -> Tensor:
+        return (x.flatten(-2) @ weights).square().sum(-1)
+
+    def variance(name: str) -> Tensor:
+        module = swor.ESTIMATORS[name].make(product_of(LOGITS))
+        for step in range(20):
+            logits = LOGITS.expand(300, N, C).clone().requires_grad_()
+            loss = module(f, product_of(logits), 4, generator=seeded(step))
+            (gradient,) = torch.autograd.grad(loss.sum(), logits)
+        return gradient.var(0).sum()
+
+    plain = variance("double_control")
+    assert variance("rloo_tangents") < 0.8 * plain
+    assert variance("unordered_set_tangents") < 0.8 * plain
+
+
+def test_scales_do_not_depend_on_the_units_of_their_control_variates() -> None:
+    a = torch.randn(50, 3, generator=seeded(3))
+    b = torch.randn(2, 50, 3, generator=seeded(4)) + a
+    units = torch.tensor([1e-4, 1e4])
+    alpha = []
+    for u in (torch.ones(2), units):
+        scales = swor.LearnedScales(2)
+        scales(a, u[:, None, None] * b)
+        alpha.append(u * -torch.linalg.solve(scales.square, scales.cross))
+        found = scales(a, u[:, None, None] * b)
+        torch.testing.assert_close(found, (alpha[-1] / u).clamp(-2.0, 2.0), rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(alpha[0], alpha[1], rtol=1e-3, atol=1e-6)
+
+
 def test_a_masked_category_is_no_trouble() -> None:
     logits = LOGITS.masked_fill(torch.eye(N, C, dtype=torch.bool), -torch.inf).requires_grad_()
     for name in ("unordered_set_additive", "double_control", "unordered_set_tangents", "carms"):

@@ -217,6 +217,7 @@ def test_an_interrupted_measurement_continues_to_the_same_numbers(
         return plain(self, number)
 
     monkeypatch.setattr(Gradient, "__call__", struck)
+    monkeypatch.setattr("reproduction.vae.command.measure_times", lambda *_: None)
     part = tmp_path / "part"
     with pytest.raises(KeyboardInterrupt):
         vae_variance(replace(few, out=part))

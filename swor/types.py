@@ -30,6 +30,7 @@ from swor._checks import (
     check_tensor,
     kind,
     known_finite,
+    may_inspect,
 )
 from swor.math._off_policy import LogRatios, off_policy
 
@@ -182,14 +183,22 @@ class Weights:
             | DiCE: The Infinitely Differentiable Monte-Carlo Estimator (Foerster et al., 2018)
             | https://arxiv.org/abs/1802.05098
         """
-        used = self._used(cost)
+        check_numbers("cost", cost, self.weight, "the weights")
         weights = self if log_p is None else self.off_policy(log_p)
-        subtracted = weights._subtract(used.detach(), baseline)
-        # A half of the advantage is finite for all finite costs; the change below, 0, times inf is not.
-        half = (0.5 * used).sub(subtracted, alpha=0.5)
-        change = torch.expm1(score(weights.log_p.to(used.dtype)))  # exactly 0
-        pathwise, coefficient = weights.weight * used, weights.weight * half
-        return torch.addcmul(pathwise, coefficient, change, value=2).sum(-1).to(self._dtype(cost))
+        if may_inspect(cost):
+            loss = weights._surrogate(cost, baseline)
+            if known_finite(loss):  # then all costs are finite, because 0 · inf is not
+                return loss.to(self._dtype(cost))
+        return weights._surrogate(self._used(cost), baseline).to(self._dtype(cost))
+
+    def _surrogate(self, cost: Tensor, baseline: object) -> Tensor:
+        """Return the loss in the precision of the weights, (*batch,)."""
+        used = cost.to(_wider(cost.dtype, self.weight.dtype))
+        subtracted = self._subtract(used.detach(), baseline)
+        change = torch.expm1(score(self.log_p.to(used.dtype)))  # exactly 0
+        pathwise = self.weight * used
+        coefficient = torch.addcmul(pathwise, self.weight, subtracted, value=-1)
+        return torch.addcmul(pathwise, coefficient, change).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:
         r"""Return the weights for a policy $p$ that differs from the distribution sampled from, $q$.
@@ -232,11 +241,8 @@ class Weights:
     def _used(self, cost: Tensor) -> Tensor:
         """Return costs in the precision of the weights, with 0 for outcomes of probability 0."""
         check_numbers("cost", cost, self.weight, "the weights")
-        if not known_finite(
-            cost.detach() + self.log_p.detach()
-        ):  # a finite cost times a weight of 0 is 0
-            cost = without_impossible(cost, self.log_p)
-            check_finite("cost", cost)
+        cost = without_impossible(cost, self.log_p)
+        check_finite("cost", cost)
         return cost.to(_wider(cost.dtype, self.weight.dtype))
 
     def _dtype(self, cost: Tensor) -> torch.dtype:

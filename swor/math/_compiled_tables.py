@@ -1,7 +1,8 @@
-"""Tables as constants of compiled code.
+"""Constants of compiled code.
 
-Tracing the loops that make the tables would take a minute, so the compiler takes their results as they
-are. This module is imported during compilation only: marking a function as constant loads the compiler.
+Tracing the loops that make the tables would take a minute, and the compiler cannot trace a question for a
+setting, so it takes their results as they are. This module is imported during compilation only: marking a
+function as constant loads the compiler.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from swor.math import _subset_tables
+from swor.math import _logspace, _subset_tables
 from swor.math._subset_tables import Tables
 
 
@@ -18,5 +19,11 @@ def _tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
     return _subset_tables.tables(k, dtype, device)
 
 
+def _rounded() -> bool:
+    return _logspace.rounded()
+
+
 tables: Callable[[int, torch.dtype, torch.device], Tables]
 tables = torch.compiler.assume_constant_result(_tables)
+rounded: Callable[[], bool]
+rounded = torch.compiler.assume_constant_result(_rounded)

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from swor.math._interface import Interior, LeftOut
-from swor.math._logspace import LOG_NOTHING, expm1, without_autocast
+from swor.math._logspace import LOG_NOTHING, expm1, product
 
 TANGENTS = 32
 SLIGHT = 1e-6  # the least slope of a tangent that bounds anything
@@ -163,8 +163,7 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     one = (v * torch.exp(half)).sum(-1, keepdim=True)
     log_scale, two = f.log_p_over_u.movedim(-1, 0), None
     if second_order:
-        with without_autocast(v):
-            two = ((v / one) @ v.mT).movedim((-2, -1), (0, 1))
+        two = product(v / one, v.mT).movedim((-2, -1), (0, 1))
         same = torch.eye(len(inner.log_p), dtype=torch.bool, device=two.device).unsqueeze(-1)
         two = torch.where(same, torch.exp(inner.log_p - log_scale), two)
     return LeftOut(one.squeeze(-1).movedim(-1, 0), two, log_scale)

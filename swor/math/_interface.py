@@ -7,6 +7,7 @@ such an outcome instead: an outcome that is certain to be drawn first does not a
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -20,9 +21,13 @@ class Interior(NamedTuple):
     """A set without impossible elements. Elements come first, so that the batch is contiguous."""
 
     log_p: Tensor  # (k, batch), finite; need not be normalised
-    impossible: Tensor  # (k, batch), where the log p that was given is −inf
     log_rest: Tensor  # (batch,), −inf if no mass is left outside
     log_total: Tensor  # (batch,), of all masses as given; −inf if there is none at all
+
+    @property
+    def impossible(self) -> Tensor:
+        """Where the probability that was given is 0, (k, batch)."""
+        return self.log_p == LOG_EVERYTHING
 
     @property
     def covered(self) -> Tensor:
@@ -31,7 +36,7 @@ class Interior(NamedTuple):
 
     def mass(self, log_mass: Tensor) -> Tensor:
         """From logs (k, batch) to the share of the total mass; 0 for an impossible element."""
-        return torch.exp(log_mass - self.log_total).masked_fill_(self.impossible, 0.0)
+        return torch.exp(log_mass - self.log_total).nan_to_num_(math.nan, posinf=0.0)
 
 
 class LeftOut(NamedTuple):
@@ -59,5 +64,5 @@ def interior(log_p: Tensor, log_rest: Tensor) -> Interior:
     log_p = log_p.movedim(-1, 0).contiguous()
     log_total = torch.logaddexp(log_p.logsumexp(0), log_rest)
     check_not_nan("log_p or log_rest", log_total)
-    impossible = log_p.isneginf()
-    return Interior(log_p.masked_fill(impossible, LOG_EVERYTHING), impossible, log_rest, log_total)
+    log_p = log_p.nan_to_num(math.nan, posinf=math.inf, neginf=LOG_EVERYTHING)
+    return Interior(log_p, log_rest, log_total)

@@ -28,13 +28,12 @@ class Tables(NamedTuple):
     """
 
     incidence: (
-        Tensor  # (k, subsets + 1, k): for each i, the subsets of the other elements; none at last
+        Tensor  # (k, subsets + 1, k): for each i, the subsets that have i; at last infinity times i
     )
-    start: Tensor  # (subsets + 1, 1): 1 for each of them, and infinity at last
+    own: Tensor  # (k, k, 1): 1 on the diagonal, 0 elsewhere
     ones: tuple[Tensor, Tensor]  # (1, 1) and (k, 1)
     levels: tuple[Pairs, ...]  # for the size 1, 2, …, k, each (size, subsets)
     left_out: Pairs  # (k, k), row s, column s': (S \\ s, s'); no pair on the diagonal
-    diagonal: Tensor  # (k, k, 1), true on the diagonal
 
 
 @lru_cache(maxsize=64)
@@ -42,18 +41,13 @@ def tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
     """Return the tables, which are made once."""
     with torch.inference_mode(False):  # an inference tensor here would break later gradients
         places = _places(k - 1)
-        last = len(places)
-        start = torch.ones(last + 1, 1, dtype=dtype, device=device)
-        start[last] = torch.inf
         ones = torch.ones(k, 1, dtype=dtype, device=device)
-        diagonal = torch.eye(k, dtype=torch.bool, device=device)
         return Tables(
             incidence=_incidence(k, places).to(device, dtype),
-            start=start,
+            own=torch.eye(k, dtype=dtype, device=device).unsqueeze(-1),
             ones=(ones[:1], ones),
             levels=tuple(_level(k, size, places, device) for size in range(1, k + 1)),
             left_out=_left_out(k, places, device),
-            diagonal=diagonal.unsqueeze(-1),
         )
 
 
@@ -83,6 +77,8 @@ def _incidence(k: int, places: dict[Subset, int]) -> Tensor:
     incidence = torch.zeros(k, len(places) + 1, k)
     for i in range(k):
         incidence[i][:, [j for j in range(k) if j != i]] = member
+        incidence[i][:, i] = 1.0
+        incidence[i][-1, i] = torch.inf
     return incidence
 
 

@@ -33,7 +33,7 @@ from torch.nn.functional import embedding  # rows of a table, by indices of any 
 
 from swor.math import _subset_tables
 from swor.math._interface import Interior, LeftOut
-from swor.math._logspace import without_autocast
+from swor.math._logspace import product
 from swor.math._subset_tables import Tables
 
 
@@ -71,9 +71,8 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> Recursion:
     table = tables(k, log_p)
     log_c = torch.logaddexp(log_p, log_rest)
     largest = math.log(torch.finfo(log_p.dtype).max / (2 * k))  # beyond it, 1 / T is negligible
-    ratio = (log_p - log_c.unsqueeze(1)).clamp(max=largest).exp()
-    with without_autocast(ratio):
-        totals = torch.baddbmm(table.start, table.incidence, ratio).flatten(0, 1)
+    ratio = (log_p - log_c.unsqueeze(1)).clamp_(max=largest).exp_()
+    totals = product(table.incidence, torch.maximum(ratio, table.own)).flatten(0, 1)
     h = list(table.ones)
     for pairs in table.levels[1:sizes]:
         total = embedding(pairs.place, totals)
@@ -102,7 +101,7 @@ def left_out(inner: Interior, *, second_order: bool = True) -> LeftOut:
     one = (without / embedding(pairs.place, found.totals)).sum(1)
     if not second_order:
         return LeftOut(one, None, found.log_c)
-    two = torch.where(table.diagonal, found.ratio, without / one.unsqueeze(1))
+    two = torch.lerp(without / one.unsqueeze(1), found.ratio, table.own)  # a mask would be slower
     return LeftOut(one, two, found.log_c)
 
 

@@ -53,6 +53,11 @@ def gumbel_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
     return exponential_like(x, generator).log_().neg_()
 
 
+def _perturb(log_probs: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""Add Gumbel noise to log-probabilities, $\log p - \log E$."""
+    return log_probs - exponential_like(log_probs, generator).log_()
+
+
 def perturb_children(
     log_probs: Tensor, log_mass: Tensor, g: Tensor, generator: torch.Generator | None
 ) -> Tensor:
@@ -75,7 +80,7 @@ def perturb_children(
     Returns:
         (*batch, children)
     """
-    u = log_probs + gumbel_like(log_probs, generator)
+    u = _perturb(log_probs, generator)
     top = u.amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0.0)  # where no child is possible
     noise = (g - log_mass).masked_fill(g == -torch.inf, 0.0).unsqueeze(-1)
@@ -117,7 +122,9 @@ def top_k_outcomes(log_probs: Tensor, k: int, generator: torch.Generator | None)
         k: the number of outcomes. If there are fewer, all of them are returned.
         generator: the source of randomness.
     """
-    return top_k_children(log_probs.unsqueeze(-2), None, k, generator)
+    if log_probs.shape[-1] > LARGEST_WITHOUT_BLOCKS:
+        return top_k_children(log_probs.unsqueeze(-2), None, k, generator)
+    return _best(log_probs, _perturb(log_probs, generator), k)
 
 
 def top_k_children(
@@ -152,7 +159,11 @@ def top_k_children(
 
 def top_k_of(log_p: Tensor, g: Tensor, k: int) -> TopK:
     """Return the k largest g of (*batch, nodes, n)."""
-    log_p, g = log_p.flatten(-2), g.flatten(-2)
+    return _best(log_p.flatten(-2), g.flatten(-2), k)
+
+
+def _best(log_p: Tensor, g: Tensor, k: int) -> TopK:
+    """Return the k largest g of (*batch, n)."""
     top, index = g.topk(min(k + 1, g.shape[-1]), dim=-1)
     if top.shape[-1] > k:
         kappa, top, index = top[..., k], top[..., :k], index[..., :k]
@@ -166,7 +177,7 @@ def _race(
 ) -> TopK:
     """Perturb every child, and return the best k of them."""
     if parents is None:
-        return top_k_of(log_probs, log_probs + gumbel_like(log_probs, generator), k)
+        return top_k_of(log_probs, _perturb(log_probs, generator), k)
     g = perturb_children(log_probs, parents.log_p, parents.g, generator)
     return top_k_of(parents.log_p.unsqueeze(-1) + log_probs, g, k)
 

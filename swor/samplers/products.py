@@ -169,9 +169,9 @@ class Factorized:
             found = full._from_search(k, generator, allow_fewer=True).padded(k)
         else:
             check_k(k, self.outcomes, DRAW_WHOLE)
-            draw = full._from_stream if may_inspect(self.log_probs) else full._from_search
-            found = draw(k, generator)
-            check_possible(found.log_p, cure=DRAW_WHOLE)
+            if may_inspect(self.log_probs):  # a stream checks each variable
+                return full._from_stream(k, generator)
+            found = full._from_search(k, generator)
         check_normalized(found.total(), self.log_probs.dtype, steps=self.length)
         return found
 
@@ -202,29 +202,36 @@ class Factorized:
         return found._replace(value=value)
 
     def _from_stream(self, k: int, generator: torch.Generator | None) -> DistinctValues:
-        flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
+        if self.log_probs.dim() != 3:
+            flat = Factorized(self.log_probs.reshape(-1, *self.log_probs.shape[-2:]))
+            parts = flat._from_stream(k, generator)
+            return DistinctValues(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
 
         def rows(chosen: Tensor) -> Factorized:
-            return Factorized(flat.log_probs[chosen])
+            return Factorized(self.log_probs[chosen])
+
+        def search(chosen: Tensor) -> Tensor:
+            found = rows(chosen)._from_search(k, generator)
+            check_possible(found.log_p, cure=DRAW_WHOLE)
+            return found.value
 
         value = distinct_values(
-            flat.independent(k, generator),
+            self.independent(k, generator),
             k,
             code=lambda x: codes(x, self.categories),
             longer=[
                 lambda short: rows(short).independent(DRAWS * k, generator),
-                lambda short: rows(short)._from_search(k, generator).value,
+                search,
             ],
         )
-        log_p = flat.log_prob(value)
+        log_p = self.log_prob(value)
         log_rest, kappa = log_rest_and_kappa(
             log_p,
             torch.ones_like(log_p[:, :1]),
-            lambda most: log_mass_outside_product(flat.log_probs[most], value[most]),
+            lambda most: log_mass_outside_product(self.log_probs[most], value[most]),
             generator,
         )
-        parts = (value, log_p, log_rest, kappa)
-        return DistinctValues(*(x.reshape((*self.batch, *x.shape[1:])) for x in parts))
+        return DistinctValues(value, log_p, log_rest, kappa)
 
 
 def fuse(log_probs: Tensor, size: int) -> Tensor:
@@ -254,7 +261,7 @@ def codes(value: Tensor, categories: int) -> Tensor:
     digits = 1
     while categories ** (digits + 1) < 2**62:
         digits += 1
-    powers: Tensor = categories ** torch.arange(digits, device=value.device)
+    powers = torch.tensor([categories**i for i in range(digits)], device=value.device)
     code: Tensor
     code, *others = [(x * powers[: x.shape[-1]]).sum(-1) for x in value.split(digits, dim=-1)]
     for part in others:

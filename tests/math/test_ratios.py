@@ -8,6 +8,7 @@ import mpmath as mp
 import pytest
 import torch
 from ratios_reference import two_levels
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import swor
 from swor.math import ratios
@@ -345,3 +346,35 @@ def test_compiles_for_any_k():
         log_p, log_rest = random_set(k, 20)
         for x, y in zip(compiled(log_p, log_rest), ratios(log_p, log_rest), strict=True):
             torch.testing.assert_close(x, y)
+
+
+class NoFloat32Product(TorchDispatchMode):
+    """Refuses products of float32 matrices, which some settings round before they are multiplied."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        if str(function).split(".")[1] in ("mm", "bmm", "addmm", "baddbmm"):
+            assert all(x.dtype == torch.float64 for x in arguments if isinstance(x, torch.Tensor))
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("setting", ["high", "medium"])
+@pytest.mark.parametrize("k", [4, 16])
+def test_lower_precision_of_products_is_not_used(setting, k):
+    log_p, rest = random_set(k, 2 * k, dtype=torch.float32)
+    expected = swor.leave_one_out(log_p, rest, second_order=True)
+    torch.set_float32_matmul_precision(setting)
+    try:
+        with NoFloat32Product():
+            found = swor.leave_one_out(log_p, rest, second_order=True)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_lower_precision_for_one_backend_is_noticed(monkeypatch):
+    def mixed():
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", mixed)
+    with NoFloat32Product():
+        ratios.first_and_second_draw(*random_set(4, 8, dtype=torch.float32))

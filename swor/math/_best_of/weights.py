@@ -31,6 +31,7 @@ from torch import Tensor
 
 from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
+from swor.math._double import wide_dtype
 from swor.math._logspace import LOG_EVERYTHING
 from swor.math.ratios import complete
 
@@ -103,7 +104,8 @@ def prepare(
     full, rest, log_total = complete(log_q, log_rest)
     full, rest = full - log_total.unsqueeze(-1), rest - log_total
     if m > SINGLE_PRECISION:
-        full, rest = full.double(), rest.double()
+        wide = wide_dtype(full.device)
+        full, rest = full.to(wide), rest.to(wide)
     target = full if log_p is None else log_p.to(full.dtype)
     order = ascending(f, full)
     f, full, target = (x.gather(-1, order) for x in (f.to(full.dtype), full, target))

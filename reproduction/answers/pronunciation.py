@@ -42,7 +42,7 @@ def training(folder: Path) -> str:
 
 
 def answer(folder: Path) -> str:
-    """Return what independent samples waste, and how fine-tuning with distinct ones compares, if it was run."""
+    """Return what independent samples waste, and how training compares if there was any."""
     if not (folder / "training" / "curves.csv").is_file():
         return tables.answer(*(read(folder, name) for name in ("groups", "variance", "pass")))
     groups, gain = (

@@ -94,3 +94,14 @@ def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:
     mean, single = max(map(fmean, by_step.values())), max(map(max, by_step.values()))
     page = text_of("results/lm/details.md")
     assert f"mean over seeds | {mean:.1f} % |" in page and f"single run | {single:.1f} % |" in page
+
+
+def test_every_result_says_whether_sampling_in_float32_could_have_touched_it() -> None:
+    page = (RESULTS / "details.md").read_text(encoding="utf-8")
+    table = page.partition("## Sampling in float32")[2]
+    named = set(re.findall(r"`([\w/.-]+)`", table))
+    folders = {table.parent.relative_to(RESULTS) for table in RESULTS.rglob("*.csv")}
+    for folder in folders:
+        above = {str(path) for path in (folder, *folder.parents)}
+        inside = {name for name in named if name.startswith(f"{folder}/")}
+        assert named & above or inside, f"results/details.md says nothing about {folder}"

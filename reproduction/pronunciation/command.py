@@ -11,6 +11,7 @@ from reproduction.harness.measurements import measuring
 from reproduction.harness.training import run
 from reproduction.pronunciation.figures import curves_figure, measured_figure
 from reproduction.pronunciation.measure import COMMAND, Measuring
+from reproduction.pronunciation.model import trained_pronouncer
 from reproduction.pronunciation.settings import (
     PronunciationFigures,
     PronunciationMeasure,
@@ -35,8 +36,9 @@ def pronunciation(settings: PronunciationSettings) -> Path:
 
 def pronunciation_measure(settings: PronunciationMeasure) -> Path:
     """Measure the network as it is, and return the folder with the tables and the figure."""
+    model = trained_pronouncer()  # before there is a folder, since the packages may be missing
     with measuring(settings, COMMAND, COMMAND) as folder:
-        groups, variance, passes = Measuring(settings, folder).run()
+        groups, variance, passes = Measuring(settings, model, folder).run()
         texts = {
             "samples.md": samples_table(groups, variance),
             "pass.md": pass_table(passes),

@@ -14,7 +14,7 @@ from reproduction.harness.folder import RunFolder
 from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
-from reproduction.pronunciation.model import trained_pronouncer
+from reproduction.pronunciation.model import Pronouncer
 from reproduction.pronunciation.settings import PronunciationMeasure
 from reproduction.pronunciation.task import draw, right_probability
 from reproduction.pronunciation.words import words
@@ -74,8 +74,10 @@ class PassRow(NamedTuple):
 class Measuring:
     """A measurement in a folder: a job for every row, or group of rows, that the folder lacks."""
 
-    def __init__(self, settings: PronunciationMeasure, folder: RunFolder) -> None:
-        self.settings, self.folder, self.model = settings, folder, trained_pronouncer()
+    def __init__(
+        self, settings: PronunciationMeasure, model: Pronouncer, folder: RunFolder
+    ) -> None:
+        self.settings, self.model, self.folder = settings, model, folder
         self.groups = read_table(folder.path / "groups.csv", GroupRow, COMMAND)
         self.variances = read_table(folder.path / "variance.csv", VarianceRow, COMMAND)
         self.passes = read_table(folder.path / "pass.csv", PassRow, COMMAND)

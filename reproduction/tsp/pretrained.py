@@ -56,6 +56,11 @@ def released_file(nodes: int) -> Path:
     for path in places:
         if path.is_file():
             return path
+    if nodes not in RELEASED:
+        raise UserError(
+            f"nodes is {nodes}; expected one of {', '.join(map(str, RELEASED))}, for which models have been "
+            "released. Give another in the same format with --file."
+        )
     raise UserError(
         f"there is neither {places[0]} nor {places[1]}; expected the model that was trained on {nodes} "
         f"nodes. Get pretrained/tsp_{nodes}/epoch-99.pt from {HOME}, and name it with --file, or the "

@@ -172,3 +172,31 @@ def test_every_problem_must_be_ahead() -> None:
     table = pd.DataFrame(rows)
     assert criteria.ahead_of(table, "rl4co_pomo", ("tsp",))[1] == "agrees"
     assert criteria.ahead_of(table, "rl4co_pomo", ("tsp", "cvrp"))[1] == "differs"
+
+
+@pytest.mark.parametrize(
+    ("ours", "decision"), [(1.0, "agrees"), (1.9, "undecided"), (4.0, "differs")]
+)
+def test_every_k_must_have_less_variance(ours: float, decision: str) -> None:
+    rows = [(k, e, v, 0.1 * v) for k in (4, 8) for e, v in (("rloo", 2.0), ("unordered_set", 1.0))]
+    table = pd.DataFrame(rows, columns=["k", "estimator", "variance", "variance_error"])
+    table.loc[(table["k"] == 8) & (table["estimator"] == "unordered_set"), "variance"] = ours
+    number, found = criteria.less_variance_for_every_k(table.assign(duplicates=48.0), k=4)
+    assert number == "variance of RLOO ÷ ours: 2.00 ± 0.28, at 48% duplicates"
+    assert found == decision
+
+
+def test_evaluations_are_compared_by_their_variances() -> None:
+    about = {"m": 1, "evaluations": 101, "samples": ["rloo", "unordered_set"]}
+    precise = criteria.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.01]}), m=1)
+    assert precise == ("variance, independent ÷ distinct: 4.0 (2.7 to 5.9)", "agrees")
+    equal = criteria.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.02]}), m=1)
+    assert equal[1] == "undecided"
+
+
+def test_runs_of_one_seed_are_compared() -> None:
+    rows = [(m, s, t, 0.5 + 0.1 * s + 0.01 * (m != "rloo mean") * t) for s in range(3) for t in (0, 1)
+            for m in ("rloo mean", "unordered_set mean")]  # fmt: skip
+    curves = pd.DataFrame(rows, columns=["method", "seed", "step", "sampled"])
+    number, decision = criteria.better_pronunciations(curves)
+    assert number == "+1.00 (+1.00 to +1.00) points" and decision == "agrees"

@@ -160,10 +160,15 @@ def test_symbols_are_in_the_order_of_the_network() -> None:
     assert part("walk") == part("walking")
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(source, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"g2p-en .*pip install .*pronunciation"):
         weights()
+    assert main(["pronunciation-measure", "--out", str(tmp_path / "out")]) == 1
+    assert "g2p-en" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()  # the same command works once they are there
 
 
 def toy(value: Tensor) -> Words:

@@ -189,6 +189,8 @@ def test_a_missing_file_says_where_it_is_published(
     monkeypatch.setenv("SWOR_DATA", str(tmp_path))
     with pytest.raises(UserError, match=r"github.com/wouterkool/attention-learn-to-route"):
         released_file(20)
+    with pytest.raises(UserError, match=r"nodes is 30; expected one of 20, 50, 100"):
+        released_file(30)
     copy = tmp_path / "attention-learn-to-route" / "pretrained" / "tsp_20"
     copy.mkdir(parents=True)
     (copy / "epoch-99.pt").touch()

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+import gallery
 import pytest
 import torch
 
@@ -187,3 +188,13 @@ def test_both_ways_of_scoring_are_trained_on_the_same_users(example: ModuleType)
 def test_the_comparison_recommends(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     example.main()
     assert "Use unordered_set with k = 4" in capsys.readouterr().out
+
+
+def test_the_pictures_of_the_gallery_show_what_its_page_prints() -> None:
+    page = (EXAMPLES.parent / "docs" / "gallery.md").read_text("utf-8")
+    sections = re.findall(r"\[`examples/(\w+)\.py`\].*?```\n(.*?)\n```", page, re.DOTALL)
+    drawn = {name: found for name, text in sections if len(found := gallery.LINE.findall(text)) > 2}
+    assert set(drawn) == {path.stem for path in gallery.PICTURES.iterdir()}
+    for name, found in drawn.items():
+        assert f"(assets/gallery/{name}.svg)" in page
+        assert (gallery.PICTURES / f"{name}.svg").read_text("utf-8") == gallery.curve(found)

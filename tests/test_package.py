@@ -127,6 +127,22 @@ def test_a_number_of_the_readme_is_that_of_the_results(claim):
     assert given == re.findall(source, (ROOT / file).read_text("utf-8"))
 
 
+COSTS = {  # in the README, in the page of measurements, and what may change when it is written again
+    r"VAE takes (\S+) to": (r"\| 10\^20 \| unordered_set \| \S+ \| (\S+) \|", 0.1),
+    r"VAE takes \S+ to (\S+) times": (r"\| 10\^2 \| unordered_set \| \S+ \| (\S+) \|", 0.1),
+    r"travelling salesman (\S+) times": (r"\| unordered set \| \S+ \| (\S+) \|", 0.1),
+    r"takes about (\d) times": (r"\| 4 \| \S+ \| \S+ \| (\S+) \| 35 \|", 0.5),
+}
+
+
+@pytest.mark.parametrize("claim", COSTS)
+def test_a_cost_in_the_readme_is_one_that_was_measured(claim):
+    source, margin = COSTS[claim]
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    (given,) = re.findall(claim, (ROOT / "README.md").read_text("utf-8"))
+    assert float(given) == pytest.approx(float(re.findall(source, page)[0]), abs=margin)
+
+
 @pytest.fixture
 def built(monkeypatch):
     """The hook of the package build, without the package that calls it."""

@@ -19,6 +19,7 @@ from reproduction.harness.appearance import Appearance
 
 FEWEST = 10  # points that are smoothed
 HIGHEST = 8.0  # place of a line of no width above all others
+DASHES = 4.0  # length of a line of a legend, in which the pattern of a wide one repeats
 SEEDS = "thin: one seed; thick: the mean, as long as all seeds last"
 STAMP = "Stamp"
 Item = TypeVar("Item")
@@ -39,13 +40,23 @@ def panels(
 def legend_below(figure: Figure, ax: Axes, columns: int = 2, **options: Any) -> None:
     """Put the legend of one panel below all panels."""
     handles, labels = ax.get_legend_handles_labels()
-    style: dict[str, Any] = {"ncols": columns, "frameon": False, "fontsize": 9} | options
-    figure.legend(handles, labels, loc="outside lower center", **style)
+    style: dict[str, Any] = {
+        "ncols": columns,
+        "frameon": False,
+        "fontsize": 9,
+        "handlelength": DASHES,
+    }
+    figure.legend(handles, labels, loc="outside lower center", **style | options)
 
 
 def legend_under(ax: Axes, title: str) -> None:
     """Put the legend of a panel under its horizontal axis, so that it hides no curve."""
-    style: dict[str, Any] = {"frameon": False, "fontsize": 8, "title_fontsize": 8}
+    style: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": 8,
+        "title_fontsize": 8,
+        "handlelength": DASHES,
+    }
     style |= {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13), "alignment": "left"}
     ax.legend(title=title, **style)
 

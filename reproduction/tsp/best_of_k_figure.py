@@ -22,15 +22,11 @@ class Line(NamedTuple):
     name: str
     k: int
     beside: tuple[int, int]
-    font: int
-    width: float
-    marker: float
 
 
 LINES = {
-    "beam_search": Line("beam search", 4, (-6, -7), 8, 0.9, 2.5),
-    "sampling": Line("independent tours", 16, (4, 7), 11, 2.4, 5.5),
-    "distinct": Line("distinct tours", 128, (-1, 8), 11, 2.4, 5.5),
+    "sampling": Line("independent tours", 16, (4, 7)),
+    "distinct": Line("distinct tours", 128, (-1, 8)),
 }
 
 
@@ -53,10 +49,10 @@ def _panel(ax: Axes, table: pd.DataFrame) -> None:
     gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
     for method, line in LINES.items():
         look, gap = appearance(method), gaps[method]
-        size = {"linewidth": line.width, "markersize": line.marker}
+        size = {"linewidth": 2.4, "markersize": 5.5}
         ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
         k = min(line.k, gap.index.max())
-        _write(ax, line.name, (k, gap[k]), line.beside, look.colour, line.font)
+        _write(ax, line.name, (k, gap[k]), line.beside, look.colour, 11)
     _mark_equal(ax, marked(table), gaps["distinct"], gaps["sampling"])
 
 

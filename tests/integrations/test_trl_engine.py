@@ -95,7 +95,7 @@ def test_a_server_draws_from_the_trained_weights(served):
     """TRL sends the weights after every step, and the server's log-probabilities are the policy's."""
     served.train()
     client = served.vllm_generation.vllm_client
-    assert isinstance(client, engines.DistinctClient) and client.transfers == client.resets == 4
+    assert isinstance(client, engines.DistinctClient) and client.transfers == 4
     logged = [entry for entry in served.state.log_history if "reward" in entry]
     assert len(logged) == 4 and all(0 < entry["swor/mass_covered"] <= 1 for entry in logged)
     served.model.train()

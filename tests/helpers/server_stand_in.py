@@ -18,23 +18,24 @@ class Client:
     base_url = "http://stand-in"
 
     def __init__(self, model, seed=0, end=1):
-        self.model, self.transfers, self.resets = copy.deepcopy(model).eval(), 0, 0
+        self.model, self.transfers = copy.deepcopy(model).eval(), 0
         self.engine = Engine(self._logits, seed=seed, end=end)
 
     @torch.no_grad()
     def _logits(self, first, others):
         return self.model(torch.tensor([[first, *others]]), use_cache=False).logits[0, -1]
 
-    @torch.no_grad()
     def update_named_params(self, metadata, parameters):
-        own = dict(self.model.named_parameters())
         for (name, _, shape), (sent, tensor) in zip(metadata, parameters, strict=True):
             assert name == sent and list(tensor.shape) == shape
-            own[name].copy_(tensor)
-        self.transfers += 1
+            self.update_named_param(name, tensor)
+
+    @torch.no_grad()
+    def update_named_param(self, name, tensor):  # which older versions of TRL call themselves
+        self.model.get_parameter(name).copy_(tensor)
 
     def reset_prefix_cache(self):
-        self.resets += 1
+        self.transfers += 1
 
 
 def install(patch):

@@ -20,6 +20,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from trl import RLOOConfig
 
+from swor.integrations.trl._compatibility import parameters
 from swor.types import Sample
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ PLAIN = {
 
 def check_vllm_settings(args: RLOOConfig) -> None:
     """Check that the engine can draw completions as the settings say."""
+    if args.vllm_mode == "server" and not has_servers_of_vllm():
+        raise ValueError(
+            "vllm_mode is 'server'; expected 'colocate' with this version of TRL, whose server is one of its "
+            "own, without logits processors. Install one that uses `vllm serve`, such as trl 1.16."
+        )
     for name, usual in PLAIN.items():
         given = getattr(args, name, usual)
         if given != usual and given != {}:
@@ -45,6 +51,13 @@ def check_vllm_settings(args: RLOOConfig) -> None:
                 "vLLM are drawn from the model itself at temperature and top_k. Leave it out, or leave out "
                 "use_vllm."
             )
+
+
+def has_servers_of_vllm() -> bool:
+    """Return whether the servers of this version of TRL are those of vLLM itself."""
+    from trl.generation.vllm_client import VLLMClient
+
+    return "features" in parameters(VLLMClient.generate)
 
 
 def generation_ends(model: Any) -> list[int]:

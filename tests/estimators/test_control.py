@@ -165,6 +165,24 @@ def test_positive_parts_of_the_tangents_predict_a_convex_cost_better() -> None:
     assert variance("unordered_set_tangents") < 0.8 * plain
 
 
+def test_rodeo_learns_control_variates_of_a_smooth_cost() -> None:
+    weights = torch.randn(N * C, 8, generator=seeded(2), dtype=torch.float64)
+
+    def f(x: Tensor) -> Tensor:
+        return 0.1 * (x.flatten(-2) @ weights.to(x.dtype)).square().sum(-1)
+
+    module = swor.ESTIMATORS["rodeo"].make(product_of(LOGITS), generator=seeded(3))
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-2)
+    spread = []
+    for step in range(120):
+        logits = LOGITS.expand(50, N, C).clone().requires_grad_()
+        optimizer.zero_grad()
+        module(f, product_of(logits), 4, generator=seeded(step)).sum().backward()
+        spread.append(logits.grad.var(0).sum())
+        optimizer.step()
+    assert sum(spread[-20:]) / 20 < 0.6 * sum(spread[:3]) / 3
+
+
 def test_scales_do_not_depend_on_the_units_of_their_control_variates() -> None:
     a = torch.randn(50, 3, generator=seeded(3))
     b = torch.randn(2, 50, 3, generator=seeded(4)) + a
@@ -181,7 +199,13 @@ def test_scales_do_not_depend_on_the_units_of_their_control_variates() -> None:
 
 def test_a_masked_category_is_no_trouble() -> None:
     logits = LOGITS.masked_fill(torch.eye(N, C, dtype=torch.bool), -torch.inf).requires_grad_()
-    for name in ("unordered_set_additive", "double_control", "unordered_set_tangents", "carms"):
+    for name in (
+        "unordered_set_additive",
+        "double_control",
+        "unordered_set_tangents",
+        "rodeo",
+        "carms",
+    ):
         module = swor.ESTIMATORS[name].make(product_of(logits))
         for seed in range(5):
             loss = module(additive_cost, product_of(logits), 3, generator=seeded(seed))
@@ -211,11 +235,12 @@ def test_bad_input_says_what_to_do() -> None:
 
 def test_a_cost_without_a_gradient_by_its_input() -> None:
     dist = product_of(torch.zeros(5, N, C))
-    module = swor.ESTIMATORS["double_control"].make(dist)
-    with pytest.raises(
-        ValueError, match=r"no gradient with respect to its input.*unordered_set_additive"
-    ):
-        module(lambda x: x.argmax(-1).float().sum(-1), dist, 2)
+    for name in (*TANGENTS, "rodeo"):
+        module = swor.ESTIMATORS[name].make(dist)
+        with pytest.raises(
+            ValueError, match=r"no gradient with respect to its input.*unordered_set_additive"
+        ):
+            module(lambda x: x.argmax(-1).float().sum(-1), dist, 2)
 
 
 def test_a_distribution_that_is_not_a_product() -> None:
@@ -235,7 +260,7 @@ def test_another_network_may_take_the_place_of_the_default() -> None:
 def test_without_gradient_the_value_is_estimated() -> None:
     dist = product_of(torch.zeros(5, N, C))
     with torch.no_grad():
-        for name in ("unordered_set_additive", "double_control", "carms"):
+        for name in ("unordered_set_additive", "double_control", "rodeo", "carms"):
             module = swor.ESTIMATORS[name].make(dist)
             assert module(lambda x: additive_cost(x), dist, 2).isfinite().all()
 

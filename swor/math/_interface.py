@@ -36,7 +36,7 @@ class Interior(NamedTuple):
 
     def mass(self, log_mass: Tensor) -> Tensor:
         """From logs (k, batch) to the share of the total mass; 0 for an impossible element."""
-        return torch.exp(log_mass - self.log_total).nan_to_num_(math.nan, posinf=0.0)
+        return torch.exp(log_mass - self.log_total).nan_to_num(math.nan, posinf=0.0)
 
 
 class LeftOut(NamedTuple):

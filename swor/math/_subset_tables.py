@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 Subset = tuple[int, ...]
+ENORMOUS = 1e38  # whose reciprocal changes no sum; the gradient of an infinite one would be NaN
 
 
 class Pairs(NamedTuple):
@@ -28,7 +29,7 @@ class Tables(NamedTuple):
     """
 
     incidence: (
-        Tensor  # (k, subsets + 1, k): for each i, the subsets that have i; at last infinity times i
+        Tensor  # (k, subsets + 1, k): for each i, the subsets that have i; at last ENORMOUS times i
     )
     own: Tensor  # (k, k, 1): 1 on the diagonal, 0 elsewhere
     ones: tuple[Tensor, Tensor]  # (1, 1) and (k, 1)
@@ -78,7 +79,7 @@ def _incidence(k: int, places: dict[Subset, int]) -> Tensor:
     for i in range(k):
         incidence[i][:, [j for j in range(k) if j != i]] = member
         incidence[i][:, i] = 1.0
-        incidence[i][-1, i] = torch.inf
+        incidence[i][-1, i] = ENORMOUS
     return incidence
 
 

@@ -71,7 +71,7 @@ def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> Recursion:
     table = tables(k, log_p)
     log_c = torch.logaddexp(log_p, log_rest)
     largest = math.log(torch.finfo(log_p.dtype).max / (2 * k))  # beyond it, 1 / T is negligible
-    ratio = (log_p - log_c.unsqueeze(1)).clamp_(max=largest).exp_()
+    ratio = (log_p - log_c.unsqueeze(1)).clamp(max=largest).exp_()
     totals = product(table.incidence, torch.maximum(ratio, table.own)).flatten(0, 1)
     h = list(table.ones)
     for pairs in table.levels[1:sizes]:

@@ -105,3 +105,32 @@ def test_every_result_says_whether_sampling_in_float32_could_have_touched_it() -
         above = {str(path) for path in (folder, *folder.parents)}
         inside = {name for name in named if name.startswith(f"{folder}/")}
         assert named & above or inside, f"results/details.md says nothing about {folder}"
+
+
+def test_validations_at_which_the_greedy_rollout_is_behind() -> None:
+    gaps = {
+        (row["estimator"], row["seed"], row["steps"]): float(row["gap"])
+        for row in rows_of("tsp/tsp20/gaps.csv")
+        if int(row["steps"]) > 0
+    }
+    rollout = {key[1:]: gap for key, gap in gaps.items() if key[0] == "reinforce_rollout"}
+    behind = sum(gap > gaps["unordered_set", *key] for key, gap in rollout.items())
+    (line,) = (
+        line
+        for line in text_of_lines("results/tsp/validations.md")
+        if line.startswith("| REINFORCE, greedy rollout |")
+    )
+    assert line.split(" | ")[4] == f"{behind} of {len(rollout)}"
+
+
+def test_gaps_at_equal_numbers_of_instances() -> None:
+    lines = text_of_lines("results/tsp/tsp20/instances.md")
+    for name, label in (("unordered_set", "Unordered set"), ("reinforce_rollout", "REINFORCE, gr")):
+        found = [row for row in rows_of("tsp/tsp20/gaps.csv") if row["estimator"] == name]
+        at = [f"{float(row['gap']):.2f}" for row in found if row["instances"] == "640000"]
+        (line,) = (line for line in lines if line.startswith(f"| {label}"))
+        assert line.endswith(f"| {' | '.join(at)} |")
+
+
+def text_of_lines(path: str) -> list[str]:
+    return (RESULTS.parent / path).read_text(encoding="utf-8").splitlines()

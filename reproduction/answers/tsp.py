@@ -75,6 +75,8 @@ def risk(folder: Path) -> str:
     variance, policies = measured(folder)
     table, lines = variance.set_index(["step", "estimator"]), []
     for row in policies.itertuples():
+        if (row.step, BIASED) not in table.index:
+            continue
         ours, biased = table.loc[(row.step, OURS)], table.loc[(row.step, BIASED)]
         parts = (ours["variance"], biased["variance"], biased["squared_bias"])
         shares = [part / row.squared_gradient for part in (*parts, parts[1] + parts[2])]

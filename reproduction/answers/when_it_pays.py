@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reproduction.harness.tables import committed_table, markdown
+from reproduction.answers import tsp
+from reproduction.harness.tables import markdown
 
 FIRST = 100  # steps, before which no tours repeat
 
 
 def training(folder: Path) -> str:
-    """Return the variance of RLOO ÷ that of the unordered set estimator against the training steps."""
-    tours = folder.parent / "tsp" / "variance"
-    rows = committed_table(tours / "variance.csv")
+    """Return the variance of RLOO ÷ that of the unordered set estimator against the training steps.
+
+    The last row is the policy that the authors trained, if it was measured.
+    """
+    tours = folder.parent / "tsp"
+    rows, policies = tsp.measured(tours)
     rows = rows[(rows["estimator"] == "unordered_set") & (rows["step"] >= FIRST)]
-    repeated = committed_table(tours / "policies.csv").set_index("step")["duplicates"]
+    repeated = policies.set_index("step")["duplicates"]
     lines = []
-    for step, gain, error in rows.sort_values("step")[["step", "gain", "gain_error"]].itertuples(
-        index=False
-    ):
-        number = f"{step:,.0f}".replace(",", " ")
-        lines.append([number, f"{100 * repeated[step]:.1f} %", f"{gain:.2f} ± {error:.2f}"])
+    for row in rows.sort_values("step").itertuples():
+        number = f"{row.step:,.0f}".replace(",", " ")
+        whose = f", {tsp.RELEASED}" if tsp.title(tours, row.step) == tsp.RELEASED else ""
+        gain = f"{row.gain:.2f} ± {row.gain_error:.2f}"
+        lines.append([f"{number}{whose}", f"{100 * repeated[row.step]:.1f} %", gain])
     return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)

@@ -72,7 +72,7 @@ def variance_figure(
     for ax, (column, title) in zip(ratio_axes, RATIOS.items(), strict=True):
         _ratio_panel(ax, measured.sort_values("step"), column)
         if released is not None:
-            _ratio_panel(ax, released, column, label="_{}", line="none")
+            _ratio_panel(ax, released, column, label="_{}")  # a label that legends leave out
         ax.set(title=title, yscale="log")
     steps = sorted(policies["step"])
     labels = {step: f"{step}" for step in steps}
@@ -90,17 +90,15 @@ def variance_figure(
     return figure
 
 
-def _ratio_panel(
-    ax: Axes, measured: pd.DataFrame, column: str, *, label: str = "{}", line: str | None = None
-) -> None:
+def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str, *, label: str = "{}") -> None:
     for name, width in nested(in_order(measured["estimator"])):
         look = appearance(name)
         if column == "relative_squared_bias" and look.line != "-.":  # it is unbiased
             continue
         error = f"{column}_error"
         mine = measured[(measured["estimator"] == name) & (measured[column] > 2 * measured[error])]
-        drawn = look._replace(label=label.format(look.label), line=line or look.line)
-        draw_errors(ax, mine["step"], mine[column], mine[error], drawn, width=width)
+        look = look._replace(label=label.format(look.label))
+        draw_errors(ax, mine["step"], mine[column], mine[error], look, width=width)
 
 
 def _policy_panel(ax: Axes, policies: pd.DataFrame, most: int) -> None:

@@ -38,6 +38,8 @@ IN_NOTEBOOK = re.compile(
 )
 NO_TEXT = 'alt="No description has been provided for this image"'  # by nbconvert
 NOTEBOOK_LINK = re.compile(r'href="(?!https?:)([^"#]+\.(?:md|ipynb))(#[^"]*)?"')
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 # Sphinx roles in docstrings, which Markdown does not know.
 ROLE = re.compile(r":(?:func|class|meth|data|mod):(?=<)")
 # A paragraph of a References section: lines that start with a bar, the last of which may be an address.
@@ -113,7 +115,13 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
         content = notebook_links(IN_NOTEBOOK.sub(_marked, content), page.file, files)
         for text in alternatives(Path(page.file.abs_src_path)):
             content = content.replace(NO_TEXT, f'alt="{html.escape(text)}"', 1)
+    content = TABLE.sub(lambda table: CODE.sub(_breakable, table[0]), content)
     return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
+
+
+def _breakable(code: re.Match[str]) -> str:
+    """Let the names of a table break after underscores, and nowhere else."""
+    return code[0].replace("_", "_<wbr>")
 
 
 def notebook_links(content: str, notebook: Any, files: Any) -> str:

@@ -68,6 +68,11 @@ class LearnedScales(nn.Module):
             a: the gradient without control variates, (*batch, …).
             b: what each of the scales is multiplied by, (count, *batch, …).
         """
+        if len(b) != len(self.cross):
+            raise ValueError(
+                f"the scales are those of {len(self.cross)} control variates; expected {len(b)}. Pass "
+                f"scales=LearnedScales({len(b)})."
+            )
         norm = self.square.diagonal().sqrt()
         norm = torch.where(norm > 0.0, norm, 1.0)  # the control variates may have different units
         inverse = torch.linalg.pinv(self.square / torch.outer(norm, norm), hermitian=True)

@@ -183,6 +183,12 @@ def test_rodeo_learns_control_variates_of_a_smooth_cost() -> None:
     assert sum(spread[-20:]) / 20 < 0.6 * sum(spread[:3]) / 3
 
 
+def test_another_number_of_scales_is_refused() -> None:
+    dist = product_of(torch.zeros(5, N, C, requires_grad=True))
+    with pytest.raises(ValueError, match=r"of 2 control variates; expected 5.*LearnedScales\(5\)"):
+        swor.rloo_tangents(additive_cost, dist, 2, scales=swor.LearnedScales(2))
+
+
 def test_scales_do_not_depend_on_the_units_of_their_control_variates() -> None:
     a = torch.randn(50, 3, generator=seeded(3))
     b = torch.randn(2, 50, 3, generator=seeded(4)) + a

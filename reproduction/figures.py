@@ -84,7 +84,12 @@ PICTURES = (
     Picture(
         "results/tsp/variance/variance.png",
         partial(tsp_variance, trained_with=RLOO),
-        ("variance.csv", "policies.csv"),
+        (
+            "variance.csv",
+            "policies.csv",
+            "results/tsp/released/variance.csv",
+            "results/tsp/released/policies.csv",
+        ),
     ),
     Picture("results/vae/curves.png", means_of_3, ("curves.csv",)),
     Picture("results/vae/2-mean-image/curves.png", means_of_3, ("curves.csv",)),

@@ -34,6 +34,8 @@ COMMITTED = {
     "tsp-confident": "tsp/start/gaps.csv",
     "tsp-variance": "tsp/variance/variance.csv",
     "tsp-policies": "tsp/variance/policies.csv",
+    "tsp-released": "tsp/released/variance.csv",
+    "tsp-released-policies": "tsp/released/policies.csv",
     "best-of-k": "tsp/best_of_k/20/best_of_k.csv",
     "lm": "lm/steps.csv",
     "lm-sparse": "lm/sparse/steps.csv",

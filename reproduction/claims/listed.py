@@ -173,6 +173,13 @@ BEYOND = (
     ),
     Claim(
         "Tours, the authors' policy",
+        "The variance of its gradient is below that of RLOO at the end of training.",
+        "The 95 % interval of the variance of RLOO ÷ ours is above 1.",
+        ("tsp-released", "tsp-released-policies"),
+        criteria.less_variance,
+    ),
+    Claim(
+        "Tours, the authors' policy",
         "The best of four distinct tours is shorter than the best of 16 independent ones.",
         "The 95 % interval of the difference of the mean gaps is above 0.",
         ("best-of-k",),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
+import pandas as pd
 import torch
 from problems import seeded
 from torch import Tensor
@@ -12,6 +14,8 @@ from torch import Tensor
 import swor
 from reproduction import when_it_pays
 from reproduction.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_variances_are_exact() -> None:
@@ -59,3 +63,20 @@ def test_the_command_writes_a_table_and_a_figure(tmp_path: Path) -> None:
         assert 0.99 < row["gain_10"] <= row["gain_50"] <= row["gain_90"]
     assert (out / "when_it_pays.png").exists()
     assert main(["when-it-pays", "--policies", "0"]) == 1
+
+
+def test_the_page_has_the_numbers_of_the_tables() -> None:
+    page = (ROOT / "docs" / "when_it_pays.md").read_text(encoding="utf-8")
+    gains = pd.read_csv(ROOT / "results" / "when_it_pays" / "gains.csv").query("k == 4")
+    by_share = {round(100 * row.duplicates): row for row in gains.itertuples()}
+    rows = re.findall(
+        r"^\| (\d+) % \| (\S+) \| (\S+) (?:to (\S+)|and more) \|$", page, re.MULTILINE
+    )
+    assert len(rows) == 6
+    for share, *shown in rows:
+        row = by_share[int(share)]
+        for text, value in zip(shown, (row.gain_50, row.gain_10, row.gain_90), strict=True):
+            digits = len(text.partition(".")[2])
+            assert not text or f"{value:.{digits}f}" == text
+    measured = (ROOT / "results" / "when_it_pays" / "training.md").read_text(encoding="utf-8")
+    assert all(line in page for line in measured.splitlines()[2:])

@@ -35,13 +35,17 @@ METRICS = {
 
 
 def gains(variance: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each k, RLOO's variance ÷ that of unordered set, its error, and RLOO's duplicates."""
+    """Return RLOO's variance ÷ that of unordered set, its error, and RLOO's duplicates, by k.
+
+    A k for which only one of them was measured is left out.
+    """
     by = variance.set_index(["k", "estimator"]).unstack()
     value, error = by["variance"], by["variance_error"]
     gain = value["rloo"] / value["unordered_set"]
     relative = (error / value).pow(2).sum(axis=1) ** 0.5
     share = by["duplicates"]["rloo"]
-    return pd.DataFrame({"duplicates": share, "gain": gain, "gain_error": gain * relative})
+    columns = {"duplicates": share, "gain": gain, "gain_error": gain * relative}
+    return pd.DataFrame(columns).dropna()
 
 
 def samples_table(groups: pd.DataFrame, variance: pd.DataFrame) -> str:
@@ -51,7 +55,10 @@ def samples_table(groups: pd.DataFrame, variance: pd.DataFrame) -> str:
     for k, row in by_k.iterrows():
         names = ("duplicates", "no_signal_independent", "no_signal_distinct")
         shares = [f"{row[name]:.1f} ± {row[f'{name}_error']:.1g}" for name in names]
-        lines.append([k, *shares, f"{gain['gain'][k]:.2f} ± {gain['gain_error'][k]:.1g}"])
+        ratio = "–"
+        if k in gain.index:
+            ratio = f"{gain['gain'][k]:.2f} ± {gain['gain_error'][k]:.1g}"
+        lines.append([k, *shares, ratio])
     header = ["samples k", "duplicates among independent (%)", "no signal, independent (%)"]
     header += ["no signal, distinct (%)", "variance of RLOO ÷ unordered set"]
     return markdown(header, lines)

@@ -261,6 +261,9 @@ def test_tables_and_figures_of_made_up_numbers() -> None:
     assert len(measured_figure(groups, variance, passes, curve).axes) == 3
     assert "RLOO has 2.00 ± 0.3 times the variance" in answer(groups, variance, passes)
     assert samples_table(groups, variance).endswith("| 2.00 ± 0.3 |\n")
+    more = pd.concat([groups, groups.assign(k=8)]), pd.concat([variance, variance[:1].assign(k=8)])
+    assert samples_table(*more).endswith("| – |\n")  # one of the two was not measured yet
+    assert list(gains(more[1]).index) == [4]
     metrics = ("greedy", "greedy_right_before", "greedy_wrong_before", "sampled", "pass_at_8")
     points = pd.DataFrame(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from reproduction.answers import best_of, lm, rl4co, tsp, vae, when_it_pays
+from reproduction.answers import best_of, lm, pronunciation, rl4co, tsp, vae, when_it_pays
 from reproduction.harness.folder import RunFolder
 
 ANSWERS: dict[str, Callable[[Path], str]] = {
@@ -39,6 +39,9 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/tsp/differences.md": tsp.differences,
     "results/tsp/validations.md": tsp.validations,
     "results/tsp/tsp20/instances.md": tsp.instances,
+    "results/pronunciation/answer.md": pronunciation.answer,
+    "results/pronunciation/samples.md": pronunciation.samples,
+    "results/pronunciation/pass.md": pronunciation.passes,
 }
 """From the path of a file to the function that writes it, which is given the folder of the file."""
 

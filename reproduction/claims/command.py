@@ -42,6 +42,8 @@ COMMITTED = {
     "best-of-tsp": "best_of/tsp/table.csv",
     "best-of-lm": "best_of/lm/table.csv",
     "rl4co": "rl4co/training.csv",
+    "pronunciation-variance": "pronunciation/variance.csv",
+    "pronunciation-pass": "pronunciation/pass.csv",
 }
 """Tables in the folder of results by the names that claims use.
 

@@ -218,6 +218,20 @@ BEYOND = (
         ("rl4co",),
         partial(criteria.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
     ),
+    Claim(
+        "Pronunciation, gradient variance",
+        "On a network that others trained, its variance is below that of RLOO.",
+        "The 95 % interval of the variance of RLOO ÷ ours is above 1 for every k that was measured.",
+        ("pronunciation-variance",),
+        partial(criteria.less_variance_for_every_k, k=4),
+    ),
+    Claim(
+        "Pronunciation, evaluation",
+        "pass@1 is more precise from 8 distinct samples than from 8 independent ones.",
+        "The 95 % interval of the ratio of the variances of evaluations is above 1.",
+        ("pronunciation-pass",),
+        partial(criteria.more_precise, m=1),
+    ),
 )
 
 CLAIMS = (*PAPER, *BEYOND)

@@ -13,7 +13,10 @@ from reproduction.answers.listed import ANSWERS, outdated_answers, write_answers
 ROOT = Path(__file__).parents[3]
 FOLDERS = [
     ROOT / "results",
-    *(ROOT / "results" / name for name in ("vae", "tsp", "lm", "best_of", "rl4co")),
+    *(
+        ROOT / "results" / name
+        for name in ("vae", "tsp", "lm", "best_of", "rl4co", "pronunciation")
+    ),
 ]
 PAGES = [folder / name for folder in FOLDERS for name in ("README.md", "details.md")]
 COPIED = re.compile(r"<!-- (table|claims): .*?<!-- (end of table|claims: end) -->", re.DOTALL)

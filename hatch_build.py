@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?!https?:|#)([^)\s]+)\)")
+LINK = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?!https?:|mailto:|#)([^)\s]+)\)")
 PAPER = "https://arxiv.org/abs/2002.06043"
 
 

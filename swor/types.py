@@ -35,6 +35,9 @@ from swor._checks import (
 from swor.math._off_policy import LogRatios, off_policy
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
+Objective = Literal[
+    "mean", "best_of", "log_success"
+]  # what the completions of a prompt are trained for
 
 
 class Scheme(StrEnum):
@@ -185,7 +188,7 @@ class Weights:
         """
         check_numbers("cost", cost, self.weight, "the weights")
         weights = self if log_p is None else self.off_policy(log_p)
-        if may_inspect(cost):
+        if may_inspect(cost, weights.log_p):
             loss = weights._surrogate(cost, baseline)
             if known_finite(loss):  # then all costs are finite, because 0 · inf is not
                 return loss.to(self._dtype(cost))
@@ -194,10 +197,11 @@ class Weights:
     def _surrogate(self, cost: Tensor, baseline: object) -> Tensor:
         """Return the loss in the precision of the weights, (*batch,)."""
         used = cost.to(_wider(cost.dtype, self.weight.dtype))
-        subtracted = self._subtract(used.detach(), baseline)
+        # no_grad does not stop forward-mode derivatives, so the constants are detached here.
+        weight, subtracted = self.weight.detach(), self._subtract(used, baseline).detach()
         change = torch.expm1(score(self.log_p.to(used.dtype)))  # exactly 0
-        pathwise = self.weight * used
-        coefficient = torch.addcmul(pathwise, self.weight, subtracted, value=-1)
+        pathwise = weight * used
+        coefficient = torch.addcmul(pathwise, weight, subtracted, value=-1)
         return torch.addcmul(pathwise, coefficient, change).sum(-1)
 
     def off_policy(self, log_p: Tensor) -> Weights:

@@ -158,3 +158,19 @@ def test_the_cost_of_an_impossible_outcome_is_not_used_whether_it_is_finite_or_n
     sample = swor.Sample(torch.arange(3), log_p, scheme="with_replacement")
     finite, infinite = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([1.0, 2.0, torch.inf])
     assert swor.rloo(sample).mean(finite) == swor.rloo(sample).mean(infinite)
+
+
+def test_forward_and_reverse_derivatives_agree():
+    chosen = torch.tensor([[0, 3, 1], [4, 2, 0]])
+    cost = torch.rand(2, 3, dtype=torch.float64, generator=seeded())
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        log_probs = logits.log_softmax(-1)
+        log_p = log_probs.gather(-1, chosen)
+        left = log_probs.scatter(-1, chosen, -torch.inf).logsumexp(-1)
+        sample = Sample(chosen, log_p, left, scheme="without_replacement")
+        return swor.unordered_set(sample).loss(cost)
+
+    logits = log_probabilities(2, 5)
+    forward, reverse = torch.func.jacfwd(loss)(logits), torch.func.jacrev(loss)(logits)
+    torch.testing.assert_close(forward, reverse)

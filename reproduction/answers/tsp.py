@@ -151,7 +151,7 @@ def _change(gaps: pd.DataFrame, name: str) -> str:
         fmean(abs(b - a) for a, b in pairwise(run.sort_values("steps")["gap"]))
         for _, run in mine.groupby("seed")
     ]
-    ends = sorted({f"{min(changes):.2f}", f"{max(changes):.2f}"})
+    ends = dict.fromkeys(f"{end:.2f}" for end in (min(changes), max(changes)))
     return " to ".join(ends)
 
 

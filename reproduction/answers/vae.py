@@ -185,7 +185,7 @@ def control(folder: Path) -> str:
         [
             appearance(row["estimator"]).label,
             with_error(row["log_variance"], row["standard_error"]),
-            f"{math.exp(row['log_variance'] - base['log_variance']):.2f}",
+            f"{math.exp(base['log_variance'] - row['log_variance']):.2f}",
             f"{row['time']:.2f}",
             f"{row['equal_time']:.2f}",
         ]
@@ -199,7 +199,7 @@ def control(folder: Path) -> str:
         f"\nLowest at {k} evaluations: {lowest}, {100 * less:.0f} % below the variance of RLOO. "
         f"Lowest at equal time: {at_equal_time}.\n"
     )
-    header = [f"log-variance, {k} evaluations", "over RLOO", "time over RLOO"]
+    header = [f"log-variance, {k} evaluations", "variance of RLOO ÷ its own", "time ÷ that of RLOO"]
     return markdown(["estimator", *header, "log-variance at equal time"], lines) + text
 
 

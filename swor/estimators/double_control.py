@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from swor._checks import may_validate
 from swor.estimators._variables import relaxable
 from swor.math._logspace import without_autocast
 from swor.rules.reinforce import rloo
@@ -45,7 +46,7 @@ class LearnedScales(nn.Module):
 
     >>> scales = LearnedScales(1)
     >>> a, b = torch.tensor([[3.0, 4.0]]), torch.tensor([[[-2.0, 0.0]]])
-    >>> scales(a, b), scales(a, b)
+    >>> scales(a, b).abs(), scales(a, b)
     (tensor([0.]), tensor([1.5000]))
     """
 
@@ -343,6 +344,12 @@ def slope_of(variables: Factorized, cost: Tensor, value: Tensor) -> Tensor:
             "the cost has no gradient with respect to its input; expected a differentiable f, because the "
             "control variate is its linear approximation. Compute the cost from the values without "
             "detaching or rounding them, or use unordered_set_additive, which accepts any f."
+        )
+    if may_validate(slope) and not bool(slope.isfinite().all()):
+        raise ValueError(
+            "the gradient of the cost with respect to its input contains NaN or infinity; expected finite "
+            "slopes, because the control variate is a linear approximation. Use an f that is smooth at 0 and "
+            "1, or use unordered_set_additive, which accepts any f."
         )
     by_category: Tensor = slope.to(variables.log_probs.dtype)
     if variables.encoding == "binary":

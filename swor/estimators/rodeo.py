@@ -42,7 +42,8 @@ class TangentSurrogate(nn.Module):
     """
 
     mean: Tensor
-    square: Tensor
+    variance: Tensor
+    steps: Tensor
 
     def __init__(
         self, hidden: tuple[int, ...] = (32, 32), *, generator: torch.Generator | None = None
@@ -50,20 +51,26 @@ class TangentSurrogate(nn.Module):
         super().__init__()
         self.layers = zero_at_first((2, *hidden, 2), nn.LeakyReLU, generator)
         self.register_buffer("mean", torch.zeros(()))
-        self.register_buffer("square", torch.ones(()))
+        self.register_buffer("variance", torch.ones(()))
+        self.register_buffer("steps", torch.zeros(()))
 
     def forward(self, cost: Tensor, change: Tensor) -> Tensor:
         """Map costs and changes of broadcastable shapes (…) to two numbers each, (…, 2)."""
-        spread = (self.square - self.mean.square()).clamp(min=1e-12).sqrt()
+        spread = self.variance.clamp(min=1e-12).sqrt()
         seen = torch.broadcast_tensors((cost - self.mean) / spread, change / spread)
         out: Tensor = self.layers(torch.stack(seen, -1).to(self.mean.dtype))
         return spread * out
 
     @torch.no_grad()
     def remember(self, cost: Tensor, decay: float = 0.99) -> None:
-        """Add the costs of a step to the moving averages."""
-        self.mean.lerp_(cost.mean().to(self.mean), 1.0 - decay)
-        self.square.lerp_(cost.square().mean().to(self.square), 1.0 - decay)
+        """Add the costs of a step to the averages, which are plain means at first and moving ones later."""
+        if cost.numel() == 0:
+            return
+        self.steps += 1.0
+        rate = (1.0 / self.steps).clamp(min=1.0 - decay)
+        cost = cost.to(self.mean)
+        self.mean.lerp_(cost.mean(), rate)
+        self.variance.lerp_((cost - self.mean).square().mean(), rate)
 
 
 def rodeo(
@@ -174,7 +181,8 @@ class Rodeo(nn.Module):
             return costs[-1]
 
         loss = rodeo(remembered, dist, k, surrogate=self.surrogate, generator=generator)
-        self.surrogate.remember(costs[-1].detach())
+        if torch.is_grad_enabled():  # an evaluation teaches nothing
+            self.surrogate.remember(costs[-1].detach())
         return loss
 
 

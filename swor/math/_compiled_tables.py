@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from swor.math import _logspace, _subset_tables
+from swor.math import _double, _subset_tables
 from swor.math._subset_tables import Tables
 
 
@@ -19,11 +19,11 @@ def _tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
     return _subset_tables.tables(k, dtype, device)
 
 
-def _rounded() -> bool:
-    return _logspace.rounded()
+def _rounds_products() -> bool:
+    return _double.rounds_products()
 
 
 tables: Callable[[int, torch.dtype, torch.device], Tables]
 tables = torch.compiler.assume_constant_result(_tables)
-rounded: Callable[[], bool]
-rounded = torch.compiler.assume_constant_result(_rounded)
+rounds_products: Callable[[], bool]
+rounds_products = torch.compiler.assume_constant_result(_rounds_products)

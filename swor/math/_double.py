@@ -1,4 +1,4 @@
-"""Double precision: its dtype on a device, and uniform noise in it."""
+"""Double precision: its dtype on a device, uniform noise in it, and whether products need it."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
     if generator is None:
         return torch.rand_like(x, dtype=dtype)  # unlike torch.rand, it takes symbolic shapes
     return torch.rand(x.shape, generator=generator, dtype=dtype, device=x.device)
+
+
+def rounds_products() -> bool:
+    """Return whether PyTorch may round float32 matrices, to TF32 or bfloat16, before it multiplies them."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # it was set for each backend
+        return True

@@ -29,8 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swor.math._interface import Interior, LeftOut
-from swor.math._logspace import LOG_NOTHING, expm1, product
+from swor.math._interface import Interior, LeftOut, product
+from swor.math._logspace import LOG_NOTHING, expm1
 
 TANGENTS = 32
 SLIGHT = 1e-6  # the least slope of a tangent that bounds anything

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_not_nan
-from swor.math._logspace import LOG_EVERYTHING
+from swor.math._double import rounds_products, wide_dtype
+from swor.math._logspace import LOG_EVERYTHING, without_autocast
 
 
 class Interior(NamedTuple):
@@ -66,3 +67,23 @@ def interior(log_p: Tensor, log_rest: Tensor) -> Interior:
     check_not_nan("log_p or log_rest", log_total)
     log_p = log_p.nan_to_num(math.nan, posinf=math.inf, neginf=LOG_EVERYTHING)
     return Interior(log_p, log_rest, log_total)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """The product of two batches of matrices, exact to the rounding of their dtype whatever the settings are.
+
+    An autocast would lower the precision, and so would TF32 or bfloat16, with which a user may let float32
+    matrices be multiplied. The matrices are then multiplied in double precision.
+    """
+    wide = wide_dtype(b.device) if _rounded() else b.dtype
+    with without_autocast(b):
+        return torch.bmm(a.to(wide), b.to(wide)).to(b.dtype)
+
+
+def _rounded() -> bool:
+    """Whether float32 matrices are rounded before they are multiplied; a constant of compiled code."""
+    if torch.compiler.is_compiling():
+        from swor.math import _compiled_tables
+
+        return _compiled_tables.rounds_products()
+    return rounds_products()

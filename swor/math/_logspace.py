@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from swor.math._double import wide_dtype
-
 LOG_2 = 0.6931471805599453
 LOG_NOTHING = -1e30  # in the place of log 0 where a finite number is needed
 LOG_EVERYTHING = 1e30  # the log of a mass beside which all others are negligible
@@ -28,34 +26,6 @@ def without_autocast(like: Tensor) -> AbstractContextManager[object]:
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """The product of two batches of matrices, exact to the rounding of their dtype whatever the settings are.
-
-    An autocast would lower the precision, and so would TF32 or bfloat16, with which a user may let float32
-    matrices be multiplied. The matrices are then multiplied in double precision.
-    """
-    wide = wide_dtype(b.device) if _rounded() else b.dtype
-    with without_autocast(b):
-        return torch.bmm(a.to(wide), b.to(wide)).to(b.dtype)
-
-
-def _rounded() -> bool:
-    """Whether float32 matrices are rounded before they are multiplied; a constant of compiled code."""
-    if torch.compiler.is_compiling():
-        from swor.math import _compiled_tables
-
-        return _compiled_tables.rounded()
-    return rounded()
-
-
-def rounded() -> bool:
-    """Ask for the setting of PyTorch."""
-    try:
-        return torch.get_float32_matmul_precision() != "highest"
-    except RuntimeError:  # it was set for each backend
-        return True
 
 
 def expm1(x: Tensor) -> Tensor:

@@ -32,8 +32,7 @@ from torch import Tensor
 from torch.nn.functional import embedding  # rows of a table, by indices of any shape
 
 from swor.math import _subset_tables
-from swor.math._interface import Interior, LeftOut
-from swor.math._logspace import product
+from swor.math._interface import Interior, LeftOut, product
 from swor.math._subset_tables import Tables
 
 

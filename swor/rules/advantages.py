@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -18,9 +16,8 @@ from swor._checks import (
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
 from swor.rules.unordered_set import unordered_set
-from swor.types import Sample, Scheme, check_numbers, without_impossible
+from swor.types import Objective, Sample, Scheme, check_numbers, without_impossible
 
-Objective = Literal["mean", "best_of", "log_success"]
 OBJECTIVES = ("mean", "best_of", "log_success")
 
 
@@ -95,7 +92,8 @@ def _coefficient(sample: Sample, reward: Tensor, objective: Objective, m: int | 
     """Return the coefficient of the gradient of each log-probability in the estimate, (*batch, k)."""
     if objective == "mean" or m is None:
         weights = unordered_set(sample)
-        return weights.weight * (reward - weights.baseline(reward))
+        used = reward.to(weights.weight.dtype)  # a baseline in half precision would be rounded
+        return weights.weight * (used - weights.baseline(used))
     if objective == "best_of":
         return best_of(sample, m).coefficient(reward)
     return log_success(sample, m).coefficient(reward)

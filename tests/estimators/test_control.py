@@ -276,3 +276,29 @@ def test_a_cost_that_would_be_broadcast_is_refused() -> None:
     g = swor.additive(product_of(LOGITS.expand(2, N, C)), sample.value, TABLE.expand(2, N, C))
     with pytest.raises(ValueError, match=r"cost has shape \(2, 1\); expected \(2, 3\)"):
         swor.controlled(swor.unordered_set(sample), torch.ones(2, 1, dtype=torch.float64), g)
+
+
+def test_the_surrogate_of_rodeo_forgets_the_offset_of_the_costs() -> None:
+    plain, shifted = swor.TangentSurrogate(), swor.TangentSurrogate()
+    for step in range(20):
+        cost = torch.randn(64, generator=torch.Generator().manual_seed(step))
+        plain.remember(cost)
+        shifted.remember(cost + 1e4)
+    shifted.remember(torch.zeros(0))
+    torch.testing.assert_close(shifted.variance, plain.variance, rtol=0.01, atol=0.0)
+    torch.testing.assert_close(shifted.mean - 1e4, plain.mean, rtol=0.0, atol=0.01)
+
+
+def test_an_evaluation_teaches_rodeo_nothing() -> None:
+    dist = OneHotCategorical(logits=torch.zeros(2, 3))
+    estimator = swor.ESTIMATORS["rodeo"].make(dist)
+    with torch.no_grad():
+        estimator(lambda x: x[..., 0] ** 2, dist, 2)
+    assert estimator.surrogate.steps == 0
+
+
+@pytest.mark.parametrize("name", ["double_control", "rloo_tangents", "rodeo"])
+def test_an_infinite_slope_is_named(name: str) -> None:
+    dist = OneHotCategorical(logits=torch.zeros(2, 3, requires_grad=True))
+    with pytest.raises(ValueError, match="gradient of the cost with respect to its input"):
+        swor.ESTIMATORS[name].make(dist)(lambda x: x[..., 0].sqrt(), dist, 3)

@@ -50,6 +50,12 @@ def test_what_a_server_says_is_repeated() -> None:
     with HTTPServer(("localhost", 0), Other) as server:
         Thread(target=server.handle_request, daemon=True).start()
         with pytest.raises(
-            ValueError, match=r"answers /v1/models with 404 .* expected a `vllm serve`"
+            ValueError, match=r"answers /v1/models with 404 .* start `vllm serve` with"
         ):
             Server(f"http://localhost:{server.server_port}")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "localhost:8000"])
+def test_a_server_that_does_not_answer_is_named(url: str) -> None:
+    with pytest.raises(ConnectionError, match="no server answers at"):
+        Server(url)

@@ -103,3 +103,12 @@ def test_compiled_as_one_graph(given):
         lambda p, r: swor.advantages(p, r, **given), fullgraph=True, backend="eager"
     )
     assert torch.allclose(compiled(log_p, reward), swor.advantages(log_p, reward, **given))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_offset_of_the_rewards_costs_no_digits_in_half_precision(dtype: torch.dtype) -> None:
+    log_p = torch.tensor([0.25, 0.25, 0.125, 0.0625]).log().to(dtype)
+    reward = torch.tensor([100.0, 101.0, 102.0, 103.0])
+    found = swor.advantages(log_p, reward.to(dtype)).double()
+    exact = swor.advantages(log_p.double(), reward.double())
+    assert ((found - exact).abs().max() / exact.abs().max()) < 0.01

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from swor.rules.advantages import Objective, advantages
+from swor.integrations.trl._rewards import Goal
+from swor.rules.advantages import advantages
 from swor.rules.unordered_set import unordered_set
 from swor.types import Sample
-
-
-class Goal(NamedTuple):
-    """What is trained for: an objective of :func:`swor.advantages`, and the range rewards are clipped to."""
-
-    name: Objective = "mean"
-    m: int | None = None
-    clip_range: Sequence[float] | None = None
-
-    def clip(self, reward: Tensor) -> Tensor:
-        """Return the rewards in the range."""
-        return reward.clamp(*self.clip_range) if self.clip_range else reward
 
 
 def group_advantages(sample: Sample, reward: Tensor, penalty: Tensor, goal: Goal) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 from trl import RLOOTrainer
 
-from swor.integrations.trl._groups import Goal
 from swor.integrations.trl._metrics import (
     Completions,
     length_metrics,
@@ -16,6 +15,7 @@ from swor.integrations.trl._metrics import (
     set_metrics,
     token_weights,
 )
+from swor.integrations.trl._rewards import Goal
 from swor.rules.unordered_set import unordered_set
 from swor.types import Sample
 

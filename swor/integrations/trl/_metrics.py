@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from swor.diagnostics.groups import group_statistics
-from swor.integrations.trl._groups import Goal
+from swor.integrations.trl._rewards import Goal
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
 from swor.rules.unordered_set import murthy_variance, unordered_set

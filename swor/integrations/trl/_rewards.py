@@ -1,4 +1,7 @@
-"""Rewards that are missing: a prompt without rewards is left out, a single completion cannot be."""
+"""Rewards: the goal that they are trained for, and missing ones.
+
+A prompt without rewards is left out; a single completion cannot be.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,25 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+
+from swor.types import Objective
+
+
+class Goal(NamedTuple):
+    """What is trained for: an objective of :func:`swor.advantages`, and the range rewards are clipped to."""
+
+    name: Objective = "mean"
+    m: int | None = None
+    clip_range: Sequence[float] | None = None
+
+    def clip(self, reward: Tensor) -> Tensor:
+        """Return the rewards in the range."""
+        return reward.clamp(*self.clip_range) if self.clip_range else reward
 
 
 def checked(function: Any, name: str) -> Any:

@@ -124,6 +124,8 @@ class DistinctEngine(Drawing):
         self.k = 1
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_source":  # a copy has no attributes yet
+            raise AttributeError(name)
         return getattr(self._source, name)
 
     def generate(
@@ -154,6 +156,8 @@ class DistinctClient(Drawing):
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_client":  # a copy has no attributes yet
+            raise AttributeError(name)
         return getattr(self._client, name)
 
     def generate(
@@ -219,7 +223,8 @@ def shared_sample(generation: Any, drawing: Drawing | None) -> Sample:
         broadcast_object_list(sample)
     if sample[0] is None:
         raise RuntimeError(
-            "the engine has drawn nothing; expected TRL to have asked it for completions."
+            "the engine or server has drawn nothing; expected TRL to have asked it for completions. Leave "
+            "TRL's _generate_single_turn as it is."
         )
     return sample[0]
 

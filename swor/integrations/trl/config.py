@@ -9,8 +9,9 @@ from trl import RLOOConfig
 
 from swor._checks import check_count
 from swor.integrations.trl._compatibility import refuse_unknown
-from swor.integrations.trl._groups import Goal
-from swor.rules.advantages import OBJECTIVES, Objective
+from swor.integrations.trl._rewards import Goal
+from swor.rules.advantages import OBJECTIVES
+from swor.types import Objective
 
 WHAT = {"best_of": "the best of m", "log_success": "a series of order m"}
 

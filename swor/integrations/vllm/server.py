@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from swor.integrations.vllm._rows import TAKEN, TEMPERATURE, TOP_K
@@ -96,7 +96,13 @@ class Server:
             said = error.read().decode(errors="replace")[:500]
             raise ValueError(
                 f"the server at {self.url} answers {path} with {error.code} {error.reason}: {said!r}; "
-                f"expected a `vllm serve` with the logits processor {PROCESSOR}."
+                "expected completions. Change the request as the server says, or start `vllm serve` with "
+                f"--logits-processors {PROCESSOR}."
+            ) from error
+        except URLError as error:  # after HTTPError, which is one
+            raise ConnectionError(
+                f"no server answers at {self.url} ({error.reason}); expected an address such as "
+                "'http://localhost:8000'. Start the server, or correct the address."
             ) from error
         return parsed
 

@@ -74,7 +74,7 @@ def test_training_shortens_the_tours() -> None:
     task = tiny_task(learning_rate=1e-2, validation_size=50)
     before = task.validate(torch.Generator())["gap"]
     noise = torch.Generator().manual_seed(0)
-    for _ in range(40):
+    for _ in range(80):
         task.optimizer.zero_grad()
         task.loss(random_instances(32, 5, generator=noise), noise)[0].backward()
         task.optimizer.step()

@@ -38,13 +38,34 @@ def exponentials(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Ten
     return logits.detach().exp()
 
 
+def noise_and_top_k(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """A number per outcome and the k + 1 largest of them, which every race of all outcomes needs."""
+    return torch.rand(logits.shape, dtype=torch.float64).topk(k + 1).values
+
+
+def sampler(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """The sampler alone, from normalised log-probabilities on."""
+    return swor.gumbel_top_k(logits.detach().log_softmax(-1), k).log_p
+
+
+def sampler_and_rule(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
+    """The sampler and the rule: what is left of the loss is the surrogate and its gradient."""
+    return swor.unordered_set(swor.gumbel_top_k(logits.detach().log_softmax(-1), k)).weight
+
+
 def losses(outcomes: int) -> dict[str, Loss]:
     """The losses to time, and the limits beside them; compiled ones up to 1000 outcomes."""
     named = {"plain": plain, "rloo": rloo, "unordered": unordered}
     if outcomes <= 1000:
         torch.compiler.reset()  # so that k is a constant, as it is in a program
         named["compiled"] = torch.compile(unordered, fullgraph=True)
-    return named | {"softmax alone": softmax_alone, "exponentials": exponentials}
+    parts = {"sampler": sampler, "sampler and rule": sampler_and_rule}
+    limits = {
+        "softmax alone": softmax_alone,
+        "exponentials": exponentials,
+        "noise and top-k": noise_and_top_k,
+    }
+    return named | parts | limits
 
 
 def step(loss: Loss, logits: torch.Tensor, table: torch.Tensor, k: int) -> None:

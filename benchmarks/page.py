@@ -64,10 +64,12 @@ NOTES = {
     "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",
     "estimators": "`plain` is written by hand, with torch.multinomial. `rloo` is the same estimator by "
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
-    "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. Two limits stand beside "
-    "them: `softmax alone` normalises the logits and computes their gradient without any sample, and "
-    "`exponentials` is one exponential per outcome. At 100 outcomes every tensor is small, and the number of "
-    "operations counts.",
+    "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. `sampler` and "
+    "`sampler and rule` are parts of it, from the normalised logits on. Three limits stand beside them: "
+    "`softmax alone` normalises the logits and computes their gradient without any sample, `exponentials` is "
+    "one exponential per outcome, and `noise and top-k` is one uniform number per outcome in double "
+    "precision and the k + 1 largest of them. At 100 outcomes the number of operations counts, and at this "
+    "batch the noise and the top-k as well: by hand, only k numbers are drawn, and nothing is sorted.",
     "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "
     "`sample_completions`, and `independent` is `ancestral_completions`. Every twentieth token ends a "
     "completion, so that lengths differ. Completions that have ended cost no computation here.",

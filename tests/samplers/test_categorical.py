@@ -64,6 +64,18 @@ def test_what_is_not_selected_makes_up_the_rest(n, k, way, monkeypatch):
     assert (sample.kappa == -torch.inf).all() if k == n else sample.kappa.isfinite().all()
 
 
+def test_outcomes_whose_probabilities_underflow_have_their_law():
+    """Two outcomes have all the mass, and float32 has no number for the probabilities of the others."""
+    log_probs = torch.tensor([-0.5, 0.5, -200.0, -201.0, -202.0]).log_softmax(-1)
+    sample = swor.gumbel_top_k(log_probs.expand(DRAWS, 5), 3, generator=seeded())
+    third = Counter(sample.value.amax(-1).tolist())
+    law = dict(zip((2, 3, 4), log_probs[2:].softmax(-1).tolist(), strict=True))
+    assert chi_square(third, law, DRAWS) > 1e-3
+    outside = log_probs.scatter(-1, sample.value[0], -torch.inf).logsumexp(-1)
+    torch.testing.assert_close(sample.log_rest[0], outside, rtol=1e-6, atol=0)
+    assert (sample.kappa < -100.0).all() and sample.kappa.isfinite().all()
+
+
 def test_with_replacement_draws_independently():
     log_probs = log_probabilities(4)
     sample = swor.with_replacement(log_probs.expand(DRAWS, 4), 2, generator=seeded())

@@ -38,6 +38,11 @@ IN_NOTEBOOK = re.compile(
 )
 NO_TEXT = 'alt="No description has been provided for this image"'  # by nbconvert
 NOTEBOOK_LINK = re.compile(r'href="(?!https?:)([^"#]+\.(?:md|ipynb))(#[^"]*)?"')
+# A formula in the title of a heading, as the table of contents has it.
+IN_TITLE = re.compile(r"\\\((.+?)\\\)")
+# A picture of the repository, and the width in pixels from which on its labels are too small on a phone.
+PICTURE = re.compile(r'<img [^>]*?src="([^":]+\.png)"[^>]*>')
+WIDE = 1200
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 # Sphinx roles in docstrings, which Markdown does not know.
@@ -50,6 +55,9 @@ REPLACEMENTS = (  # signs that common fonts lack, or draw too small to be seen
     (re.compile(r"<mi>&#x029F5;</mi>"), "<mo>\\</mo>"),
     (re.compile(r"<msup>(<mi>\w</mi>)<mi>&#x02032;</mi></msup>"), r"<mrow>\1<mo>′</mo></mrow>"),
     (re.compile(r"<mi>(log|arg|tr)</mi>"), r"<mi>\1</mi><mspace width='0.17em'/>"),
+    # Relations, which need space around them.
+    (re.compile(r"<mi>&#x0007E;</mi>"), "<mo>∼</mo>"),
+    (re.compile(r"<mi>:</mi><mo>&#x0003D;</mo>"), "<mo>≔</mo>"),
 )
 
 
@@ -116,12 +124,37 @@ def on_page_content(content: str, page: Any, files: Any, **_: Any) -> str:
         for text in alternatives(Path(page.file.abs_src_path)):
             content = content.replace(NO_TEXT, f'alt="{html.escape(text)}"', 1)
     content = TABLE.sub(lambda table: CODE.sub(_breakable, table[0]), content)
+    content = PICTURE.sub(lambda picture: _scrollable(picture, page.url), content)
+    _convert_titles(page.toc)
+    if page.file.src_uri.startswith("results/"):
+        content = f'<div class="results">{content}</div>'
     return REFERENCE.sub(_reference, ROLE.sub("", FORMULA.sub(_formula, content)))
 
 
 def _breakable(code: re.Match[str]) -> str:
     """Let the names of a table break after underscores, and nowhere else."""
     return code[0].replace("_", "_<wbr>")
+
+
+def _scrollable(picture: re.Match[str], url: str) -> str:
+    """Put a wide picture into a box of its own, which scrolls on a phone."""
+    path = posixpath.normpath(posixpath.join(url, picture[1]))
+    (file,) = (place / path for place in (ROOT, ROOT / "docs") if (place / path).is_file())
+    half = png_width(file) // 2  # figures are drawn with 150 dots per inch
+    box = f'<span class="wide" style="--half: {half}px">{picture[0]}</span>'
+    return box if 2 * half >= WIDE else picture[0]
+
+
+def png_width(file: Path) -> int:
+    """Return the width of a PNG file, which stands in its first chunk."""
+    return int.from_bytes(file.read_bytes()[16:20], "big")
+
+
+def _convert_titles(items: Any) -> None:
+    """Convert the formulas of a table of contents, which has the titles of headings as they are written."""
+    for item in items:
+        item.title = IN_TITLE.sub(lambda formula: mathml(formula[1], "inline"), item.title)
+        _convert_titles(item.children)
 
 
 def notebook_links(content: str, notebook: Any, files: Any) -> str:
@@ -160,14 +193,19 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _formula(match: re.Match[str]) -> str:
+    tag, latex = match.groups()
+    formula = mathml(html.unescape(latex), "block" if tag == "div" else "inline")
+    return f'<{tag} class="formula">{formula}</{tag}>' if tag == "div" else formula
+
+
+def mathml(latex: str, display: str) -> str:
+    """Return a formula as MathML, with signs that common fonts have."""
     from latex2mathml.converter import convert
 
-    tag, latex = match.groups()
-    display = "block" if tag == "div" else "inline"
-    formula = convert(html.unescape(latex).replace(r"\arg", r"\text{arg}"), display=display)
+    formula = str(convert(latex.replace(r"\arg", r"\text{arg}"), display=display))
     for sign, clearer in REPLACEMENTS:
         formula = sign.sub(clearer, formula)
-    return f'<{tag} class="formula">{formula}</{tag}>' if tag == "div" else formula
+    return formula
 
 
 def _reference(match: re.Match[str]) -> str:

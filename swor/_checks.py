@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 from torch.func import debug_unwrap
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.2, torch.bfloat16: 0.2}
@@ -74,6 +75,11 @@ def kind(given: object) -> str:
 
 def check_tensor(name: str, given: object, dtype: torch.dtype = torch.float32) -> None:
     """Check that an argument is a tensor, and not sparse; ``dtype`` is that of the remedy."""
+    if isinstance(given, Distribution):
+        raise TypeError(
+            f"{name} is the distribution {type(given).__name__}; expected a tensor. Draw from a "
+            "distribution with sample(dist, k)."
+        )
     if not isinstance(given, Tensor):
         raise TypeError(
             f"{name} is {kind(given)}; expected a tensor. Convert it, for instance with "
@@ -197,6 +203,18 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
             f"in {dtype}. Normalise with torch.log_softmax(logits, -1), in the same precision, and check "
             "the logits for NaN."
         )
+
+
+def check_distinct(log_p: Tensor) -> None:
+    """Check that the probabilities of a group of completions do not exceed 1, as those of equal ones may."""
+    if may_validate(log_p):
+        _, most = _range(log_p.double().exp().sum(-1))
+        if most > 1.0 + TOLERANCE[log_p.dtype]:
+            raise ValueError(
+                f"the probabilities of the completions of a prompt sum to {most:.6g}; expected at most 1. "
+                "Pass completions that all differ, and the log-probability of each as a whole, not a mean "
+                "over its tokens."
+            )
 
 
 def check_possible(log_p: Tensor, what: str = "outcomes", cure: str = "") -> None:

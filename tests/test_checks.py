@@ -89,6 +89,10 @@ BAD = {
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
         "summed contains an outcome twice",
     ),
+    "a distribution": (
+        lambda: swor.gumbel_top_k(torch.distributions.Categorical(logits=LOG_PROBS), 2),
+        r"log_probs is the distribution Categorical; expected a tensor.*sample\(dist, k\)",
+    ),
     "NaN in the sampler": (lambda: swor.gumbel_top_k(NAN, 2), "sum to nan; expected 1"),
     "NaN in another": (lambda: swor.with_replacement(NAN, 2), "sum to nan; expected 1"),
     "NaN in a third": (lambda: swor.top_k_and_sample(NAN, 2), "sum to nan; expected 1"),

@@ -125,6 +125,28 @@ def test_the_report_of_a_run_is_a_page_of_the_site(there: bool, tmp_path: Path) 
     assert config.nav[1]["Results"] == [{"Report of a short run": hooks["REPORT"]}] * there
 
 
+@pytest.mark.parametrize(
+    ("url", "picture", "wide"),
+    [
+        ("results/tsp/details/", "../variance/variance.png", True),
+        ("best_of/", "../assets/best_of.png", True),
+        ("", "assets/best_of_k.png", False),  # one panel with large labels
+    ],
+)
+def test_a_wide_picture_scrolls_in_its_own_box(url: str, picture: str, wide: bool) -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    match = hooks["PICTURE"].fullmatch(f'<img alt="a" src="{picture}">')
+    assert ('class="wide"' in hooks["_scrollable"](match, url)) is wide
+
+
+def test_formulas_of_a_table_of_contents_are_shown_as_formulas() -> None:
+    pytest.importorskip("latex2mathml")
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    child = SimpleNamespace(title=r"MNIST, \(10^{2}\)", children=[])
+    hooks["_convert_titles"]([SimpleNamespace(title="Training", children=[child])])
+    assert child.title.startswith("MNIST, <math") and "\\(" not in child.title
+
+
 def test_links_of_a_notebook_lead_to_pages_of_the_site() -> None:
     hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
     there = SimpleNamespace(url_relative_to=lambda other: "../../best_of/")

@@ -27,7 +27,7 @@ def measured_figure(
 
     The curve is the table of the page "When does it pay?", for single categorical variables.
     """
-    figure, axes = panels(13.0, 4.0, columns=3)
+    figure, axes = panels(10.5, 3.9, columns=3)
     _groups_panel(axes[0, 0], groups.sort_values("k"))
     _gain_panel(axes[0, 1], gains(variance), curve)
     _pass_panel(axes[0, 2], passes)

@@ -68,7 +68,7 @@ class Estimator:
     """An entry of ESTIMATORS: a function, and its properties.
 
     Call an entry as ``entry(f, dist, k)``. An entry that learns or remembers something raises an error if it
-    is called like this. Make a module from it first, and call that like the other estimators::
+    is called like this. Make a module from it first, and call that like the other estimators:
 
         estimator = ESTIMATORS["relax"].make(dist)  # an nn.Module
         optimizer = Adam([*model.parameters(), *estimator.parameters()])

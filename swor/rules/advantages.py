@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import (
+    check_distinct,
     check_finite,
     check_log_probs,
     check_not_nan,
@@ -80,7 +81,9 @@ def advantages(
 def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
     check_log_probs("log_p", log_p)
     check_not_nan("log_p", log_p)
-    if log_rest is not None:
+    if log_rest is None:
+        check_distinct(log_p)
+    else:
         check_tensor("log_rest", log_rest, log_p.dtype)
         check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every prompt")
         check_same("log_rest", log_rest, "log_p", log_p)

@@ -39,6 +39,13 @@ def test_a_notebook_is_committed_as_it_was_run(notebook: Path) -> None:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_code_of_a_notebook_fits_its_column(notebook: Path) -> None:
+    """On a screen of 1280 pixels, a hundred characters fit."""
+    lines = "".join("".join([*cell["source"], "\n"]) for cell in code_cells(notebook))
+    assert [line for line in lines.splitlines() if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_picture_of_a_notebook_says_what_it_shows(notebook: Path) -> None:
     texts = runpy.run_path(str(DOCS.parent / "mkdocs_hooks.py"))["alternatives"](notebook)
     assert texts and all(len(text) > 20 for text in texts)

@@ -66,6 +66,8 @@ def test_mistakes_are_explained() -> None:
         swor.advantages(log_p, reward, m=2)
     with pytest.raises(ValueError, match=r"reward has shape \(3,\); expected \(2,\)"):
         swor.advantages(log_p, torch.ones(3))
+    with pytest.raises(ValueError, match=r"sum to 1.8; expected at most 1.*that all differ"):
+        swor.advantages(torch.tensor([0.9, 0.9]).log(), reward)  # one completion twice
     with pytest.raises(ValueError, match="reward contains NaN"):
         swor.advantages(log_p, torch.tensor([1.0, torch.nan]))
 

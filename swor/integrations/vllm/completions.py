@@ -33,7 +33,7 @@ Tokens = tuple[int, ...]
 class DistinctCompletions:
     r"""Completions without replacement of every prompt, drawn from a vLLM engine some at a time.
 
-    The engine has to be made with ``ENGINE``, which loads the logits processor::
+    The engine has to be made with ``ENGINE``, which loads the logits processor:
 
         llm = vllm.LLM(model, **swor.integrations.vllm.ENGINE)
         completions = DistinctCompletions(llm, prompts, max_new_tokens=64)

@@ -28,7 +28,7 @@ TOKEN_IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}  # no
 class Server:
     r"""A server of a model, for :class:`DistinctCompletions` and :func:`sample_completions`.
 
-    The server has to be started with the processor::
+    The server has to be started with the processor:
 
         vllm serve MODEL --logprobs-mode processed_logprobs \
             --logits-processors swor.integrations.vllm._processor:DistinctProcessor

@@ -4,9 +4,9 @@ python tests/helpers/trl_suite.py FOLDER [--source CHECKOUT] [-k EXPRESSION] [--
 
 The tests are of the installed version, from a clone of its tag, or of the checkout that is given. Models
 and data are made in the folder. A test that passes with TRL's trainer has to pass with ours, or to be
-refused for a reason. The time goes into the logits, so that the vocabulary is small by default, although
-large enough that a random model hardly ever ends a completion, as the tests expect. The one test that names
-tokens, test_train_with_mask_truncated_completions, needs the 151646 tokens of Qwen2.
+refused for a reason. The time goes into the logits, so that the vocabulary is small by default. Tests with
+mask_truncated in their names need the 151646 tokens of Qwen2: one names some of these tokens, and the other
+expects that no completion of a random model ends.
 """
 
 from __future__ import annotations

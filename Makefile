@@ -23,6 +23,9 @@ BENCHMARKS = $(filter-out benchmarks/measure.py benchmarks/page.py benchmarks/so
 # The oldest TRL that has what the trainer calls, one in between, the one of constraints.txt, and the newest.
 TRL_MATRIX = trl==0.29.1 trl==1.8.0 $(shell grep '^trl==' constraints.txt) trl
 TRL_ENVS := $(VENV)-trl
+# The version whose own tests run with our trainer, and a checkout of it in place of a clone of its tag.
+TRL ?= $(shell grep '^trl==' constraints.txt)
+TRL_SOURCE ?=
 # The lower bound of pyproject.toml, as the version itself.
 OLDEST_TORCH = $(subst >=,==,$(shell grep -o 'torch>=[0-9.]*' pyproject.toml))
 TORCH_ENVS := $(VENV)-torch
@@ -113,20 +116,27 @@ test-vllm-oldest test-vllm-newest:
 		VLLM_CPU_KVCACHE_SPACE=1 "$$python" -m pytest $$tests $(PYTEST_ARGS); \
 	done
 
-# Old versions of TRL import requests without saying so.
-test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, the oldest to the newest
-	@set -eu; mkdir -p $(TRL_ENVS); grep -v '^trl==' constraints.txt > $(TRL_ENVS)/constraints.txt; \
-	for trl in $(TRL_MATRIX); do \
-		python="$(TRL_ENVS)/$$trl/bin/python"; \
-		test -x "$$python" || $(PYTHON) -m venv "$(TRL_ENVS)/$$trl"; \
+# A shell function that makes the environment of one version of TRL. Old versions of TRL import requests without saying so.
+define trl_env
+	set -eu; mkdir -p $(TRL_ENVS); grep -v '^trl==' constraints.txt > $(TRL_ENVS)/constraints.txt; \
+	trl_python() { \
+		test -x "$(TRL_ENVS)/$$1/bin/python" || $(PYTHON) -m venv "$(TRL_ENVS)/$$1"; \
+		python="$(TRL_ENVS)/$$1/bin/python"; \
 		"$$python" -m pip install --disable-pip-version-check -qq --upgrade \
-			-c $(TRL_ENVS)/constraints.txt -e ".[dev,transformers,trl]" "$$trl" requests; \
+			-c $(TRL_ENVS)/constraints.txt -e ".[dev,transformers,trl]" "$$1" requests; \
 		"$$python" -c "import importlib.metadata as m; print('== trl', m.version('trl'))"; \
+	}
+endef
+
+test-trl-matrix: ## run the tests of the TRL trainer with four versions of TRL, the oldest to the newest
+	@$(trl_env); for trl in $(TRL_MATRIX); do \
+		trl_python "$$trl"; \
 		"$$python" -m pytest -n $(WORKERS) tests/integrations/test_trl*.py $(PYTEST_ARGS); \
 	done
 
-test-trl-suite: setup ## run TRL's own tests with our trainer; TRL_SOURCE=CHECKOUT in place of a clone of its tag
-	$(BIN)/python tests/helpers/trl_suite.py $(TRL_ENVS)/suite $(if $(TRL_SOURCE),--source $(TRL_SOURCE))
+test-trl-suite: ## run TRL's own tests with our trainer; TRL=trl==1.9.0 and TRL_SOURCE=CHECKOUT choose what is tested
+	@$(trl_env); trl_python "$(TRL)"; \
+	"$$python" tests/helpers/trl_suite.py "$(TRL_ENVS)/suite-$(TRL)" $(if $(TRL_SOURCE),--source $(TRL_SOURCE))
 
 lint: setup ## check format, style and types
 	$(BIN)/python -m ruff format --check .

@@ -13,15 +13,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 OWNER = "trl-internal-testing"
 SIZES = {
-    "vocab_size": 151_936,  # a random model hardly ever ends a completion then, as TRL's tests expect
     "hidden_size": 8,
     "intermediate_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "bos_token_id": 151_643,
-    "pad_token_id": 151_643,
-    "eos_token_id": 151_645,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 CAUSAL = {
@@ -51,11 +47,12 @@ CHAT = (
 )
 
 
-def tokenizer() -> transformers.PreTrainedTokenizerFast:
+def tokenizer(vocabulary: int) -> transformers.PreTrainedTokenizerFast:
     """Bytes as tokens, words that a model may draw and that no text has, and special tokens of ChatML."""
     words = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    words |= {f"word{i}": i for i in range(len(words), 151_643)}
-    words |= {"<|endoftext|>": 151_643, "<|im_start|>": 151_644, "<|im_end|>": 151_645}
+    words |= {f"word{i}": i for i in range(len(words), vocabulary - 3)}
+    for special in ("<|endoftext|>", "<|im_start|>", "<|im_end|>"):
+        words[special] = len(words)
     bytes_ = Tokenizer(models.BPE(words, []))
     bytes_.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytes_.decoder = decoders.ByteLevel()
@@ -69,7 +66,9 @@ def tokenizer() -> transformers.PreTrainedTokenizerFast:
     )
 
 
-def save_models(folder: Path) -> None:
+def save_models(folder: Path, vocabulary: int) -> None:
+    sizes = SIZES | {"vocab_size": vocabulary, "eos_token_id": vocabulary - 1}
+    sizes |= dict.fromkeys(("bos_token_id", "pad_token_id"), vocabulary - 3)
     kinds = {
         "ForCausalLM": (CAUSAL, {}),
         "ForSequenceClassification": (CLASSIFIERS, {"num_labels": 1}),
@@ -77,7 +76,7 @@ def save_models(folder: Path) -> None:
     for kind, (table, more) in kinds.items():
         for name, (family, given) in table.items():
             torch.manual_seed(0)
-            config = getattr(transformers, f"{family}Config")(**SIZES | given | more)
+            config = getattr(transformers, f"{family}Config")(**sizes | given | more)
             model = getattr(transformers, f"{family}{kind}")(config)
             with (
                 torch.no_grad()
@@ -85,7 +84,7 @@ def save_models(folder: Path) -> None:
                 for parameter in model.parameters():
                     parameter.normal_(std=0.3 if parameter.dim() == 1 else 0.2)
             model.to(torch.bfloat16).save_pretrained(folder / OWNER / name)
-            tokenizer().save_pretrained(folder / OWNER / name)
+            tokenizer(vocabulary).save_pretrained(folder / OWNER / name)
 
 
 def save_data(folder: Path, source: Path) -> None:
@@ -107,6 +106,6 @@ def save_data(folder: Path, source: Path) -> None:
 
 
 if __name__ == "__main__":
-    target, checkout = map(Path, sys.argv[1:])
-    save_models(target)
+    target, checkout = map(Path, sys.argv[1:3])
+    save_models(target, int(sys.argv[3]))
     save_data(target, checkout)

@@ -31,7 +31,7 @@ PROMPTS = [{"prompt": "a b"}] * 4 + [{"prompt": "c d"}] * 4
     "given, message",
     [
         ({"cache_implementation": "static"}, "cache_implementation is 'static'; expected None"),
-        ({BATCHING: True}, "expected False: .* stochastic beam search"),
+        ({BATCHING: True}, "expected False: .* can only draw independently"),
         ({"generation_kwargs": {"num_beams": 3}}, "generation_kwargs has num_beams=3; expected only"),
         ({"generation_kwargs": {"max_new_tokens": 3}}, "generation_kwargs has max_new_tokens=3"),
     ],

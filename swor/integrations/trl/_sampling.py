@@ -41,9 +41,13 @@ OTHER_ENGINE = (
     "completions are drawn by a stochastic beam search, in which the completions of a prompt depend on one "
     "another and share a cache of their own"
 )
+CONTINUOUS_BATCHING = (
+    "its logits processors do not see what a request has generated, so that it can only draw independently, "
+    "and a group with duplicates would need the stochastic beam search as well, which alone takes less time"
+)
 REFUSED = {
-    "use_transformers_continuous_batching": (False, OTHER_ENGINE),
-    "use_transformers_paged": (False, OTHER_ENGINE),
+    "use_transformers_continuous_batching": (False, CONTINUOUS_BATCHING),
+    "use_transformers_paged": (False, CONTINUOUS_BATCHING),
     "cache_implementation": (None, OTHER_ENGINE),
 }
 

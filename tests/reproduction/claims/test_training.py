@@ -144,6 +144,22 @@ def test_a_few_distinct_tours_are_compared_with_many(gap: float, decision: str) 
     assert criteria.fewer_tours(growth, few=4, many=16)[1] == decision
 
 
+@pytest.mark.parametrize(
+    "tangents, decision", [(0.7, "agrees"), (0.78, "undecided"), (0.9, "differs")]
+)
+def test_a_control_variate_has_to_lower_the_variance_by_a_margin(
+    tangents: float, decision: str
+) -> None:
+    values = {"rloo": 1.0, "unordered_set": 1.01, "unordered_set_tangents": tangents}
+    rows = [
+        {"estimator": name, "part": part, "k": k, "log_variance": x, "standard_error": 0.01}
+        for name, value in values.items()
+        for part, k, x in (("encoder", 4, value), ("decoder", 4, 0.0), ("encoder", 1, 5.0))
+    ]
+    found = criteria.controlled(pd.DataFrame(rows), "unordered_set_tangents", 0.22)
+    assert found[1] == decision and f"{1.0 - tangents:+.2f}" in found[0]
+
+
 def test_a_run_that_misses_the_target_counts_as_its_length() -> None:
     rows = [("unordered_set", 100.0, 400), ("unordered_set", 110.0, 400)]
     rows += [("rloo", float("nan"), 400), ("rloo", 390.0, 400)]

@@ -185,22 +185,33 @@ def control(folder: Path) -> str:
         [
             appearance(row["estimator"]).label,
             with_error(row["log_variance"], row["standard_error"]),
-            f"{math.exp(base['log_variance'] - row['log_variance']):.2f}",
+            factor(base["log_variance"] - row["log_variance"]),
             f"{row['time']:.2f}",
             f"{row['equal_time']:.2f}",
         ]
         for _, row in rows.sort_values("log_variance").iterrows()
     ]
     best, fastest = (rows.loc[rows[by].idxmin()] for by in ("log_variance", "equal_time"))
-    less = 1.0 - math.exp(best["log_variance"] - base["log_variance"])
+    less = 100.0 * (1.0 - math.exp(best["log_variance"] - base["log_variance"]))
+    below = f"{less:.0f} % below" if less < 99.0 else "far below"
     k = int(base["k"])
     lowest, at_equal_time = (appearance(row["estimator"]).label for row in (best, fastest))
     text = (
-        f"\nLowest at {k} evaluations: {lowest}, {100 * less:.0f} % below the variance of RLOO. "
+        f"\nLowest at {k} evaluations: {lowest}, {below} the variance of RLOO. "
         f"Lowest at equal time: {at_equal_time}.\n"
     )
     header = [f"log-variance, {k} evaluations", "variance of RLOO ÷ its own", "time ÷ that of RLOO"]
     return markdown(["estimator", *header, "log-variance at equal time"], lines) + text
+
+
+def factor(log_ratio: float) -> str:
+    """Format a ratio of variances from its logarithm.
+
+    >>> factor(0.43), factor(15.1)
+    ('1.54', '3.6e+06')
+    """
+    ratio = math.exp(log_ratio)
+    return f"{ratio:.2f}" if ratio < 1e4 else f"{ratio:.1e}"
 
 
 def control_epochs(folder: Path) -> str:

@@ -3,6 +3,8 @@
 // The lowest cost of m independent draws: exact moments of its estimates from k samples, distinct or independent. Names
 // are those of the library's functions.
 
+const SAMPLES_PER_STEP = 16;
+
 // Z(U, n): the probability that n independent draws have exactly the support U, for every subset U of the sample.
 function supports(sizes, n) {
   const all = 1 << sizes.length;
@@ -80,24 +82,39 @@ function bestOfTarget(p, f, m) {
   return { mean, gradient: p.map((x, i) => m * x * (expectedLowest(p, f, m - 1, f[i]) - mean)) };
 }
 
-function bestOfMoments(p, f, k, m) {
+// A generator, as maths.momentsInSteps is.
+function* bestOfInSteps(p, f, k, m) {
   const target = bestOfTarget(p, f, m), n = p.length;
   const distinct = new maths.Moments(p, target), independent = new maths.Moments(p, target);
+  let samples = 0;
   for (const chosen of maths.combinations(n, k)) {
     const sizes = chosen.map((i) => p[i]);
     const rest = k === n ? 0 : maths.sum(p.filter((_, i) => !chosen.includes(i)));
     const { value, c } = bestOfDistinct(sizes, rest, chosen.map((i) => f[i]), m);
     distinct.record(maths.unorderedSet(sizes, rest).probability, chosen, value, c);
+    if (++samples % SAMPLES_PER_STEP === 0) yield;
   }
   const order = p.map((_, i) => i).sort((a, b) => f[b] - f[a]);
-  (function extend(from, drawn, probability) {
-    if (drawn.length === k) { addDraws(independent, f, drawn, probability, m); return; }
+  yield* (function* extend(from, drawn, probability) {
+    if (drawn.length === k) {
+      addDraws(independent, f, drawn, probability, m);
+      if (++samples % SAMPLES_PER_STEP === 0) yield;
+      return;
+    }
     for (let i = from; i < n; i++) {
       const times = drawn.filter((s) => s === order[i]).length + 1;
-      extend(i, [...drawn, order[i]], probability * p[order[i]] * (drawn.length + 1) / times);
+      yield* extend(i, [...drawn, order[i]], probability * p[order[i]] * (drawn.length + 1) / times);
     }
   })(0, [], 1);
   return { value: target.mean, best_of: distinct.result(), best_of_independent: independent.result() };
+}
+
+function bestOfMoments(p, f, k, m) {
+  const steps = bestOfInSteps(p, f, k, m);
+  for (;;) {
+    const { value, done } = steps.next();
+    if (done) return value;
+  }
 }
 
 function addDraws(moments, f, drawn, probability, m) {
@@ -107,4 +124,4 @@ function addDraws(moments, f, drawn, probability, m) {
   moments.record(probability, [...together.keys()], value, [...together.values()]);
 }
 
-Object.assign(globalThis.maths, { bestOfMoments });
+Object.assign(globalThis.maths, { bestOfMoments, bestOfInSteps });

@@ -31,7 +31,7 @@ const COSTS = {
 
 function choose() {
   const n = Number(element("n").value), made = (makers, chosen, before) => Array.from({ length: n },
-    (_, i) => (chosen === "own" ? before[i] ?? 0 : makers[chosen](i, n)));
+    (_, i) => (chosen === "own" ? before[i] ?? 0 : Number(makers[chosen](i, n).toFixed(3))));  // as a link has it
   state.logits = made(SHAPES, element("shape").value, state.logits);
   state.f = made(COSTS, element("costs").value, state.f);
   open();
@@ -45,10 +45,12 @@ function open() {
 }
 
 function limitK(n) {
+  const wanted = samples();
   let most = 1;
   while (most < n && maths.work(n, most + 1) <= LARGEST_WORK) most++;
   element("k").max = most;
-  element("limit").textContent = most === n ? "" : `With ${n} outcomes, k is at most ${most} here: a larger one has too many samples to sum over.`;
+  const whole = wanted > n ? `k is ${n} now: there are no more distinct outcomes.` : "";
+  element("limit").textContent = most === n ? whole : `With ${n} outcomes, k is at most ${most} here: a larger one has too many samples to sum over.`;
 }
 
 // A link to the problem, in the address: the number of samples, of draws, and all logits and costs.
@@ -128,20 +130,23 @@ function showSamples() {
   showChoices();
   clearDots();
   showSets();
-  showBest();
   showLink();
   state.settled = compute(++state.change);
 }
 
-// Computes the moments of the chosen k, then those of the other k for the chart, until something else is chosen.
+// Computes the moments of the chosen k, the best of m, and the moments of the other k for the chart, until something else
+// is chosen.
 async function compute(change) {
   const others = Array.from({ length: Number(element("k").max) }, (_, i) => i + 1);
-  element("rules").setAttribute("aria-busy", "true");
-  for (const k of [samples(), ...others]) {
+  ["rules", "bests"].forEach((id) => element(id).setAttribute("aria-busy", "true"));
+  await new Promise((resume) => { setTimeout(resume); });  // the control moves first
+  if (change !== state.change) return;
+  for (const [i, k] of [samples(), ...others].entries()) {
     state.moments[k] ??= await inSlices(maths.momentsInSteps(state.p, state.f, k), change);
     if (change !== state.change) return;
-    if (k === samples()) showRules();
+    if (i === 0) showRules();
     showChart(state.moments, samples());
+    if (i === 0) await showBest(change);
   }
 }
 
@@ -213,8 +218,10 @@ function showSets() {
   }));
 }
 
-function showBest() {
-  const m = Number(element("m").value), found = maths.bestOfMoments(state.p, state.f, samples(), m);
+async function showBest(change) {
+  const m = Number(element("m").value), found = await inSlices(maths.bestOfInSteps(state.p, state.f, samples(), m), change);
+  if (!found) return;
+  element("bests").removeAttribute("aria-busy");
   element("best").textContent = `The expected lowest cost of ${m} ${m === 1 ? "draw" : "draws"} is ${number(found.value)}`;
   element("bests").tBodies[0].replaceChildren(...Object.entries(BESTS).map(([rule, label]) => {
     const row = document.createElement("tr"), { gradientVariance, variance } = found[rule];
@@ -299,11 +306,16 @@ setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 element("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 for (const id of ["n", "shape", "costs"]) element(id).addEventListener("input", choose);
 element("k").addEventListener("input", showSamples);
-element("m").addEventListener("input", () => { showChoices(); showBest(); showLink(); });  // the rest of the page does not depend on m
+element("m").addEventListener("input", () => {  // the moments that are known do not depend on m
+  showChoices();
+  showLink();
+  state.settled = compute(++state.change);
+});
 element("draw").addEventListener("click", draw);
 element("play").addEventListener("click", play);
 element("clear").addEventListener("click", clearDots);
 element("copy").addEventListener("click", copyLink);
+addEventListener("hashchange", followLink);  // a link that is opened where the page is open already
 addEventListener("resize", () => showChart(state.moments, samples()));
 if (!followLink()) choose();
 draw();

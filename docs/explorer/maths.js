@@ -155,18 +155,15 @@ function thresholds(sizes, rest) {
   return nodes;
 }
 
-const SETS_PER_STEP = 20;
-
 // The exact moments of every rule, as a generator: a page runs some steps of it at a time and stays responsive.
 function* momentsInSteps(p, f, k) {
   const n = p.length, names = [...Object.keys(OF_THE_SET), "sum_and_sample", "raj",
     "importance_weighted", "normalized_importance_weighted"];
   const moments = Object.fromEntries(names.map((name) => [name, new Moments(p, meanTarget(p, f))]));
   const orders = permutations(k);
-  let sets = 0;
   for (const chosen of combinations(n, k)) {
     addSet(moments, p, f, chosen, orders);
-    if (++sets % SETS_PER_STEP === 0) yield;
+    yield;
   }
   const results = Object.fromEntries(names.map((name) => [name, moments[name].result()]));
   if (k < n) diverge(results.importance_weighted, k);

@@ -44,9 +44,11 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     seen.push(document.querySelectorAll("#sample .chip").length);
     seen.push(document.querySelectorAll("#outcomes tbody tr").length);
     set("m", 2);
+    await state.settled;
     seen.push(Number(cell("best_of")) < Number(cell("best_of_independent")));
     seen.push(document.getElementById("best").innerText.startsWith("The expected lowest cost of 2 draws is"));
     set("m", 1);
+    await state.settled;
     seen.push(Math.abs(cell("best_of") / cell("unordered_set") - 1) < 1e-9);
     seen.push(document.documentElement.scrollWidth <= innerWidth);
     result = seen;
@@ -74,6 +76,12 @@ def test_the_chart_the_tie_and_the_limit(tmp_path: Path) -> None:
     set("k", 1);
     await state.settled;
     seen.push(bold());
+    set("k", 6);
+    set("n", 4);
+    seen.push(limit());
+    set("k", 2);
+    set("n", 3);
+    seen.push(limit());
     set("n", 20);
     set("k", 20);
     await state.settled;
@@ -85,6 +93,8 @@ def test_the_chart_the_tie_and_the_limit(tmp_path: Path) -> None:
     assert failures == [] and console == ""
     assert seen[:5] == [6, 6, 1, "", 0]  # six outcomes; a winner at k = 3, and a tie at k = 1
     assert seen[5:] == [
+        "k is 4 now: there are no more distinct outcomes.",
+        "",
         "With 20 outcomes, k is at most 4 here: a larger one has too many samples to sum over.",
         "4",
     ]
@@ -106,6 +116,43 @@ def test_a_change_ends_the_sums_of_the_problem_before(tmp_path: Path) -> None:
     """
     failures, seen = json.loads(visit(PAGE, script, tmp_path)[0])
     assert (failures, seen) == ([], [4, 4])
+
+
+def test_no_change_blocks_the_page_with_the_sums_of_the_best_of_m(tmp_path: Path) -> None:
+    browser()
+    script = """
+    await state.settled;
+    const set = (id, value) => {
+      document.getElementById(id).value = value;
+      document.getElementById(id).dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    const busy = () => document.getElementById("bests").getAttribute("aria-busy");
+    const seen = [busy()];
+    set("m", 3);
+    seen.push(busy());
+    await state.settled;
+    result = [...seen, busy(), document.getElementById("best").innerText.includes("3 draws")];
+    """
+    failures, seen = json.loads(visit(PAGE, script, tmp_path)[0])
+    assert (failures, seen) == ([], [None, "true", None, True])
+
+
+def test_a_link_has_the_costs_of_a_chosen_shape_as_they_are(tmp_path: Path) -> None:
+    browser()
+    script = """
+    const input = document.getElementById("costs");
+    input.value = "shifted";
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    const f = [...state.f], link = location.hash;
+    location.hash = "#k=2&m=1&logits=0,0,0&f=0,1,2";  // the page is open, and follows it
+    await new Promise((resume) => { addEventListener("hashchange", resume, { once: true }); });
+    const seen = [state.f];
+    location.hash = link;
+    await new Promise((resume) => { addEventListener("hashchange", resume, { once: true }); });
+    result = [...seen, JSON.stringify(state.f) === JSON.stringify(f)];
+    """
+    failures, seen = json.loads(visit(PAGE, script, tmp_path)[0])
+    assert (failures, seen) == ([], [[0, 1, 2], True])
 
 
 def test_a_link_opens_the_same_problem(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def distinct_generate(
         model_kwargs: what else ``generate`` prepares.
 
     Returns:
-        The sequences, (batch · k, tokens), as from ``generate``: the k completions of a prompt follow each
+        The sequences, (batch · k, tokens), as from ``generate``. The k completions of a prompt follow each
         other, in the order sampled. With ``return_dict_in_generate=True``, the usual output, which has also
         ``sample``, a :class:`swor.Sample` for all rules, with ``value`` (batch, k, new tokens), ``log_p``
         and ``log_rest``. With ``output_scores=True``, ``scores`` has log-probabilities.

@@ -227,7 +227,7 @@ def sample_completions(
     serves. All other arguments are those of :class:`DistinctCompletions` and of its ``draw``.
 
     Returns:
-        A sample as that of :meth:`DistinctCompletions.sample`.
+        A sample, as ``DistinctCompletions.sample`` returns it.
     """
     check_k(k)
     completions = DistinctCompletions(

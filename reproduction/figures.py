@@ -22,6 +22,7 @@ from reproduction.harness.folder import RunFolder
 from reproduction.harness.tables import committed_table
 from reproduction.lm.figures import curves_figure as lm_curves
 from reproduction.pages import outdated_pages
+from reproduction.pronunciation.figures import curves_figure as fine_tuning
 from reproduction.pronunciation.figures import measured_figure as pronunciation
 from reproduction.rl4co import training_figure
 from reproduction.tsp.best_of_k_figure import best_of_k_figure
@@ -79,6 +80,7 @@ PICTURES = (
         pronunciation,
         ("groups.csv", "variance.csv", "pass.csv", "results/when_it_pays/gains.csv"),
     ),
+    Picture("results/pronunciation/training/curves.png", fine_tuning, ("curves.csv",)),
     Picture("results/rl4co/figure.png", training_figure, ("training.csv", "best_of_k.csv")),
     Picture("results/tsp/solve/growth.png", growth_figure, ("growth.csv",)),
     Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),

@@ -43,6 +43,7 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/pronunciation/answer.md": pronunciation.answer,
     "results/pronunciation/samples.md": pronunciation.samples,
     "results/pronunciation/pass.md": pronunciation.passes,
+    "results/pronunciation/training/table.md": pronunciation.training,
 }
 """From the path of a file to the function that writes it, which is given the folder of the file."""
 

@@ -45,6 +45,7 @@ COMMITTED = {
     "rl4co": "rl4co/training.csv",
     "pronunciation-variance": "pronunciation/variance.csv",
     "pronunciation-pass": "pronunciation/pass.csv",
+    "pronunciation-training": "pronunciation/training/curves.csv",
 }
 """Tables in the folder of results by the names that claims use.
 

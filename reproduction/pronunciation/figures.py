@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import Appearance
-from reproduction.harness.drawing import draw_errors, draw_runs, legend_below, panels
+from reproduction.harness.drawing import draw_errors, draw_runs, panels
 from reproduction.pronunciation.tables import METHODS, METRICS, gains
 
 INDEPENDENT = Appearance("independent", "#444444", "-", "s")
@@ -95,9 +95,13 @@ def _pass_panel(ax: Axes, passes: pd.DataFrame) -> None:
 
 
 def curves_figure(points: pd.DataFrame) -> Figure:
-    """Plot the metrics of held-out words against the steps: thin lines for runs, thick ones for means."""
-    figure, axes = panels(3.6 * len(METRICS), 4.0, columns=len(METRICS))
-    for ax, (metric, title) in zip(axes[0], METRICS.items(), strict=True):
+    """Plot the metrics of held-out words against the steps: thin lines for runs, thick ones for means.
+
+    The legend is in the last of six panels.
+    """
+    figure, axes = panels(9.6, 5.6, rows=2, columns=3)
+    *plots, last = axes.flat
+    for ax, (metric, title) in zip(plots, METRICS.items(), strict=True):
         for name, label in METHODS.items():
             mine = points[points["method"] == name]
             if len(mine):
@@ -105,7 +109,8 @@ def curves_figure(points: pd.DataFrame) -> Figure:
                 draw_runs(ax, percent, "step", "value", _look(name, label))
         ax.set(xlabel="steps", ylabel="held-out words right (%)")
         ax.set_title(title, fontsize=10)
-    legend_below(figure, axes[0, 0], columns=3)
+    last.axis("off")
+    last.legend(*plots[0].get_legend_handles_labels(), loc="center", frameon=False)
     return figure
 
 

@@ -44,12 +44,12 @@ def noise_and_top_k(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.
 
 
 def sampler(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
-    """The sampler alone, from normalised log-probabilities on."""
+    """The sampler, and the softmax before it."""
     return swor.gumbel_top_k(logits.detach().log_softmax(-1), k).log_p
 
 
 def sampler_and_rule(logits: torch.Tensor, table: torch.Tensor, k: int) -> torch.Tensor:
-    """The sampler and the rule: what is left of the loss is the surrogate and its gradient."""
+    """The softmax, the sampler and the rule: what is left of the loss is the surrogate and its gradient."""
     return swor.unordered_set(swor.gumbel_top_k(logits.detach().log_softmax(-1), k)).weight
 
 

@@ -65,7 +65,7 @@ NOTES = {
     "estimators": "`plain` is written by hand, with torch.multinomial. `rloo` is the same estimator by "
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
     "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. `sampler` and "
-    "`sampler and rule` are parts of it, from the normalised logits on. Three limits stand beside them: "
+    "`sampler and rule` are parts of it, with the softmax before them. Three limits stand beside them: "
     "`softmax alone` normalises the logits and computes their gradient without any sample, `exponentials` is "
     "one exponential per outcome, and `noise and top-k` is one uniform number per outcome in double "
     "precision and the k + 1 largest of them. At 100 outcomes the number of operations counts, and at this "

@@ -35,9 +35,8 @@ from swor._checks import (
 from swor.math._off_policy import LogRatios, off_policy
 
 Cost = Callable[[Tensor], Tensor]  # from values (*batch, k, *event) to costs (*batch, k)
-Objective = Literal[
-    "mean", "best_of", "log_success"
-]  # what the completions of a prompt are trained for
+# What the completions of a prompt are trained for.
+Objective = Literal["mean", "best_of", "log_success"]
 
 
 class Scheme(StrEnum):

@@ -110,14 +110,14 @@ def lowest(table: pd.DataFrame) -> tuple[str, Decision]:
     return f"{number}: {appearance(closest).label}", at_most(behind, VARIANCE_MARGIN)
 
 
-def controlled(table: pd.DataFrame, controlled: str, margin: float) -> tuple[str, Decision]:
+def controlled(table: pd.DataFrame, ours: str, margin: float) -> tuple[str, Decision]:
     """Compare the log-variances of the encoder's gradient without and with a control variate at equal k."""
     encoder = table[(table["part"] == "encoder") & (table["k"] == table["k"].max())]
     measured = {
         row.estimator: (float(row.log_variance), float(row.standard_error))
         for row in encoder.itertuples()
     }
-    less = [between_measurements(measured[name], measured[controlled]) for name in ("rloo", OURS)]
+    less = [between_measurements(measured[name], measured[ours]) for name in ("rloo", OURS)]
     number = f"{min(less, key=lambda difference: difference.mean).text()} in log-variance"
     beyond = [Interval(*(end - margin for end in difference)) for difference in less]
     return number, above_zero(beyond)

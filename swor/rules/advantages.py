@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,7 @@ from swor.rules.log_success import log_success
 from swor.rules.unordered_set import unordered_set
 from swor.types import Objective, Sample, Scheme, check_numbers, without_impossible
 
-OBJECTIVES = ("mean", "best_of", "log_success")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 def advantages(

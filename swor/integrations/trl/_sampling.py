@@ -43,7 +43,7 @@ OTHER_ENGINE = (
 )
 CONTINUOUS_BATCHING = (
     "its logits processors do not see what a request has generated, so that it can only draw independently, "
-    "and a group with duplicates would need the stochastic beam search as well, which alone takes less time"
+    "and a group with duplicates would need the stochastic beam search as well"
 )
 REFUSED = {
     "use_transformers_continuous_batching": (False, CONTINUOUS_BATCHING),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Self, cast
+from typing import Self
 
 from trl import RLOOConfig
 
@@ -11,7 +11,6 @@ from swor._checks import check_count
 from swor.integrations.trl._compatibility import refuse_unknown
 from swor.integrations.trl._rewards import Goal
 from swor.rules.advantages import OBJECTIVES
-from swor.types import Objective
 
 WHAT = {"best_of": "the best of m", "log_success": "a series of order m"}
 
@@ -108,5 +107,5 @@ def goal_of(args: RLOOConfig) -> Goal:
     for name in OBJECTIVES:
         m = getattr(args, name, None)
         if m is not None:
-            return Goal(cast("Objective", name), m, clip)
+            return Goal(name, m, clip)
     return Goal(clip_range=clip)

@@ -15,17 +15,9 @@ from swor.estimators.additive import (
     unordered_set_additive,
 )
 from swor.estimators.coupled import arm, arsm, carms, disarm
-from swor.estimators.double_control import (
-    double_control,
-    make_double_control,
-    make_rloo_tangents,
-    make_unordered_set_double_control,
-    make_unordered_set_tangents,
-    rloo_tangents,
-    unordered_set_double_control,
-    unordered_set_tangents,
-)
+from swor.estimators.double_control import double_control, unordered_set_double_control
 from swor.estimators.estimator import Estimator, domain_size, entry_of, lift
+from swor.estimators.learned_scales import with_scales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
 from swor.estimators.relaxed import (
@@ -49,6 +41,7 @@ from swor.estimators.score_function import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
+from swor.estimators.tangents import rloo_tangents, unordered_set_tangents
 from swor.estimators.vimco import vimco
 from swor.rules.importance import importance_weighted, normalized_importance_weighted, risk
 from swor.rules.reinforce import rloo, single_sample
@@ -256,7 +249,7 @@ _CONTROL_VARIATES = {
         double_control,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=make_double_control,
+        make_state=with_scales(double_control, 2),
     ),
     "unordered_set_double_control": Estimator(
         True,
@@ -265,7 +258,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=make_unordered_set_double_control,
+        make_state=with_scales(unordered_set_double_control, 2),
     ),
     "rloo_tangents": Estimator(
         True,
@@ -273,7 +266,7 @@ _CONTROL_VARIATES = {
         rloo_tangents,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=make_rloo_tangents,
+        make_state=with_scales(rloo_tangents, 5),
     ),
     "unordered_set_tangents": Estimator(
         True,
@@ -282,7 +275,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=make_unordered_set_tangents,
+        make_state=with_scales(unordered_set_tangents, 5),
     ),
     "rodeo": Estimator(
         True,

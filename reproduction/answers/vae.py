@@ -12,7 +12,7 @@ from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.vae.curves import elbo_table, spread, window_means
 from reproduction.vae.published import PAPER, WINDOW
-from reproduction.vae.variance import with_error
+from reproduction.vae.variance_table import with_error
 
 LEADERS = ("unordered_set", "rloo")
 OURS, USUAL = LEADERS

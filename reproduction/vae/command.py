@@ -26,8 +26,8 @@ from reproduction.vae.variance import (
     comparisons,
     measure,
     measure_times,
-    variance_table,
 )
+from reproduction.vae.variance_table import variance_table
 
 
 def vae(settings: VAESettings) -> Path:

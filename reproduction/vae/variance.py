@@ -18,7 +18,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.folder import RunFolder
 from reproduction.harness.measurements import Advance, Job, do, flat_gradient, moments
 from reproduction.harness.models import load_model
-from reproduction.harness.tables import markdown, read_table
+from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
 from reproduction.vae.model import CategoricalVAE, uniform
 from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_variance
@@ -29,8 +29,6 @@ from swor.estimators.warm_up import warm_up
 
 PARTS = ("encoder", "decoder", "both")
 TABLE, TIMES = "variance.csv", "times.csv"
-EQUAL = ("encoder, equal k", "encoder, equal evaluations")
-COLUMNS = ("estimator", "k (evaluations)", *PARTS, "paper, both", *EQUAL)
 ROUNDS = 30  # in each of which every estimator is timed once
 REMEMBERED = 500  # steps of a warm-up; moving averages have forgotten their start long before
 
@@ -244,58 +242,3 @@ def warm_up_steps(estimate: EstimatorLike, settings: VAEVariance) -> int:
     """Return the steps of the warm-up: fewer for an estimator with moving averages and no parameters."""
     trains = isinstance(estimate, nn.Module) and any(True for _ in estimate.parameters())
     return settings.warm_up if trains else min(settings.warm_up, REMEMBERED)
-
-
-def variance_table(
-    rows: Sequence[Comparison],
-    measured: Sequence[Measurement],
-    domain: Domain,
-    settings: VAEVariance,
-) -> str:
-    """Return the log-variances on one model, with standard errors, beside the paper's numbers."""
-    by_key = {(m.estimator, m.k, m.part): m for m in measured}
-    lines = []
-    for row in rows:
-        parts = [by_key[row.estimator, row.paper_k, part] for part in PARTS]
-        published = paper_log_variance(row.estimator, domain)
-        others = [by_key[row.estimator, k, "encoder"] for k in (row.equal_k, row.equal_evaluations)]
-        lines.append(
-            [
-                appearance(row.estimator).label,
-                f"{row.paper_k} ({parts[0].evaluations})",
-                *map(_cell, parts),
-                "" if published is None else f"{published:.2f}",
-                *(f"{_cell(m)}, k = {m.k} ({m.evaluations})" for m in others),
-            ]
-        )
-    learned: dict[int, list[str]] = {}
-    for row in rows:
-        if METHODS[row.estimator].learns:
-            made = METHODS[row.estimator].make(uniform(domain.dims, domain.categories))
-            labels = learned.setdefault(warm_up_steps(made, settings), [])
-            labels.append(appearance(row.estimator).label)
-    minibatch = "a new" if settings.new_minibatch else "a fixed"
-    kl = "inside" if settings.kl_in_cost else "outside"
-    notes = (
-        f"Measured with {minibatch} minibatch of {settings.records} records and the KL {kl} the cost; "
-        "the paper's with a new minibatch of 200 records and the KL inside the cost.\n"
-    )
-    records = settings.warm_up_records
-    of = f" of {records} new images" if records else ""
-    for steps, labels in learned.items():
-        notes += f"Trained on the model for {steps} steps{of}: {'; '.join(labels)}.\n"
-    return f"{markdown(COLUMNS, lines)}\n{notes}"
-
-
-def _cell(measurement: Measurement) -> str:
-    return with_error(measurement.log_variance, measurement.standard_error)
-
-
-def with_error(value: float, error: float) -> str:
-    """Format a log-variance with its standard error, with three digits if the error is small.
-
-    >>> with_error(7.1812, 0.0041), with_error(4.7812, 0.0312)
-    ('7.181 ± 0.004', '4.78 ± 0.03')
-    """
-    digits = 2 if error >= 0.01 else 3
-    return f"{value:.{digits}f} ± {error:.{digits}f}"

@@ -29,9 +29,9 @@ from reproduction.vae.variance import (
     Measurement,
     comparisons,
     measure_case,
-    variance_table,
     warm_up_steps,
 )
+from reproduction.vae.variance_table import variance_table
 
 
 class Draws:

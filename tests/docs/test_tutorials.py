@@ -20,11 +20,12 @@ def code_cells(notebook: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_code_of_a_notebook_runs(notebook: Path) -> None:
+def test_the_code_of_a_notebook_runs_and_draws(notebook: Path) -> None:
     plt.switch_backend("agg")
     names: dict[str, object] = {"__name__": notebook.stem}
     for number, cell in enumerate(code_cells(notebook)):
         exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), names)
+    assert plt.get_fignums()
     plt.close("all")
 
 

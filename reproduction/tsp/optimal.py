@@ -32,7 +32,7 @@ CURE = (
     "expected a cache that this user may write to, since shortest tours are found once and remembered. "
     "Change the permissions of the folder, or name another with the environment variable XDG_CACHE_HOME"
 )
-CHUNK = 100  # instances per file of the cache: what is lost when the solver is stopped
+CHUNK = 100  # instances of up to 20 nodes per file of the cache: what is lost when the solver is stopped
 
 
 def optimal_lengths(
@@ -52,10 +52,19 @@ def optimal_lengths(
     """
     check_instances(instances)
     folder = cache or Path(pooch.os_cache("swor")) / "tsp"
-    chunks = instances.detach().cpu().double().split(CHUNK)
+    chunks = instances.detach().cpu().double().split(chunk_size(instances.shape[1]))
     title = f"Shortest tours of {instances.shape[1]} nodes"
     solved = [_remembered(chunk, folder) for chunk in track(chunks, title, disable=not progress)]
     return torch.cat(solved).to(instances.device)
+
+
+def chunk_size(nodes: int) -> int:
+    """Return the number of instances per file of the cache, fewer of many nodes, which take longer.
+
+    >>> [chunk_size(nodes) for nodes in (10, 20, 50, 100, 1000)]
+    [100, 100, 16, 4, 1]
+    """
+    return max(1, min(CHUNK, CHUNK * 20**2 // nodes**2))
 
 
 def _remembered(chunk: Tensor, folder: Path) -> Tensor:

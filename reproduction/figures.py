@@ -82,6 +82,11 @@ PICTURES = (
     ),
     Picture("results/pronunciation/training/curves.png", fine_tuning, ("curves.csv",)),
     Picture("results/rl4co/figure.png", training_figure, ("training.csv", "best_of_k.csv")),
+    Picture(
+        "results/tsp/best_of_k/sizes.png",
+        best_of_k_figure,
+        tuple(f"results/tsp/best_of_k/{nodes}/best_of_k.csv" for nodes in (50, 100)),
+    ),
     Picture("results/tsp/solve/growth.png", growth_figure, ("growth.csv",)),
     Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/start/gap-instances.png", by_instances, ("gaps.csv",)),

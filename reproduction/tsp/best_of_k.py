@@ -22,7 +22,7 @@ from reproduction.harness.folder import RunFolder, replacing
 from reproduction.harness.measurements import Advance, Job
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
-from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked
+from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked, number_text
 from reproduction.tsp.decode import decode
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.optimal import optimal_lengths
@@ -159,10 +159,9 @@ def answer(rows: pd.DataFrame) -> str:
     few, first = marked(rows), rows.iloc[0]
     found, most = by.loc[("distinct", few)], rows["k"].max()
     many = equal_number(found["gap"], by.loc["sampling"]["gap"])
-    count = f"about {many:.0f}" if many <= most else f"more than {most}"
     return (
         f"With {first['nodes']} nodes, the best of {few} distinct tours is "
         f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "
-        f"(mean of {first['instances']} instances and its standard error), and it takes {count} "
-        "independent tours to be as good.\n"
+        f"(mean of {first['instances']} instances and its standard error), and it takes "
+        f"{number_text(many, most)} independent tours to be as good.\n"
     )

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import panels
 
-MARKED = 4  # distinct tours that are compared with independent ones
 SHORTEST = {"optimal": "the shortest tour", "best found": "the best tour found"}
 
 
@@ -24,10 +23,10 @@ class Line(NamedTuple):
     beside: tuple[int, int]
 
 
-LINES = {
-    "sampling": Line("independent tours", 16, (4, 7)),
-    "distinct": Line("distinct tours", 128, (-1, 8)),
-}
+INDEPENDENT = Line("independent tours", 16, (4, 7))
+APART = {"sampling": INDEPENDENT, "distinct": Line("distinct tours", 128, (-1, 8))}
+CLOSE = {"sampling": INDEPENDENT, "distinct": Line("distinct tours", 8, (-4, -16))}
+"""Where lines have their names: there is room between them, or only below both."""
 
 
 def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
@@ -47,18 +46,22 @@ def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
 
 def _panel(ax: Axes, table: pd.DataFrame) -> None:
     gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
-    for method, line in LINES.items():
+    close = gaps["distinct"].iloc[-1] > gaps["sampling"].iloc[-1] / 2
+    for method, line in (CLOSE if close else APART).items():
         look, gap = appearance(method), gaps[method]
         size = {"linewidth": 2.4, "markersize": 5.5}
         ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
         k = min(line.k, gap.index.max())
         _write(ax, line.name, (k, gap[k]), line.beside, look.colour, 11)
-    _mark_equal(ax, marked(table), gaps["distinct"], gaps["sampling"])
+    below = 0.25 * gaps["distinct"].iloc[-1] if close else None
+    _mark_equal(ax, table, gaps["distinct"], gaps["sampling"], below)
 
 
 def marked(table: pd.DataFrame) -> int:
-    """Return the number of distinct tours that are compared with independent ones."""
-    return min(MARKED, int(table["k"].max()))
+    """Return the largest number of distinct tours that is worth a number of independent ones of the table."""
+    gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
+    worth = {k: equal_number(gap, gaps["sampling"]) for k, gap in gaps["distinct"].items()}
+    return max((int(k) for k, many in worth.items() if np.isfinite(many)), default=1)
 
 
 def _write(
@@ -70,15 +73,30 @@ def _write(
 
 
 def _mark_equal(
-    ax: Axes, few: int, distinct: pd.Series[float], independent: pd.Series[float]
+    ax: Axes,
+    table: pd.DataFrame,
+    distinct: pd.Series[float],
+    independent: pd.Series[float],
+    below: float | None,
 ) -> None:
-    """Draw a line from a few distinct tours to as many independent ones as are as good."""
-    most = independent.index.max()
+    """Draw a line from distinct tours to the independent ones that are as good, if they are more.
+
+    The text, at a height below both curves or below the line, says so, or has the share of duplicates.
+    """
+    few, most = marked(table), independent.index.max()
     gap, many = distinct[few], equal_number(distinct[few], independent)
-    ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
-    count = f"about {many:.0f}" if many <= most else f"more than {most}"
-    text = f"{few} distinct tours are as good\nas {count} independent ones"
-    _write(ax, text, (most, gap), (-1, -27), "#222222", 9)
+    rows = table[table["method"] == "sampling"].set_index("k")
+    text = f"{rows['duplicates'][most]:.0f} % of {most} independent tours\nare duplicates"
+    if many > few:
+        ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
+        text = f"{few} distinct tours are as good\nas {number_text(many, most)} independent ones"
+    at, beside = (gap, (-1, -27)) if below is None else (below, (-1, 0))
+    _write(ax, text, (most, at), beside, "#222222", 9)
+
+
+def number_text(many: float, most: int) -> str:
+    """Return a number of independent tours in words, of which the curve has so many at most."""
+    return f"about {many:.0f}" if many <= most else f"more than {most}"
 
 
 def equal_number(gap: float, independent: pd.Series[float]) -> float:

@@ -14,7 +14,7 @@ from reproduction.cli import main
 from reproduction.harness.models import keep_model
 from reproduction.tsp import best_of_k
 from reproduction.tsp.best_of_k import METHODS, best_lengths, sizes
-from reproduction.tsp.best_of_k_figure import best_of_k_figure, equal_number
+from reproduction.tsp.best_of_k_figure import best_of_k_figure, equal_number, marked
 from reproduction.tsp.command import tsp_best_of_k
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.problem import tour_length, validation_instances
@@ -92,8 +92,31 @@ def test_the_picture_names_its_lines_and_what_they_mean(settings: TSPBestOfK) ->
     figure = best_of_k_figure(table, table)
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts[:2] == ["independent tours", "distinct tours"]
-    assert "4 distinct tours are as good" in texts[2]
+    assert len(texts) == 3 and len(figure.axes) == 2
+
+
+def growth(distinct: list[float]) -> pd.DataFrame:
+    """Return the gaps of the best of 1, 2 and 4 tours, independent ones and these distinct ones."""
+    gaps = {"sampling": [0.4, 0.2, 0.1], "distinct": distinct}
+    rows = [
+        {"nodes": 9, "method": name, "k": k, "gap": gap, "duplicates": 5.0, "reference": "optimal"}
+        for name, column in gaps.items()
+        for k, gap in zip((1, 2, 4), column, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_largest_number_of_distinct_tours_with_an_equal_is_marked() -> None:
+    assert marked(growth([0.4, 0.1, 0.05])) == 2  # four distinct ones are better than any here
+    figure = best_of_k_figure(growth([0.4, 0.1, 0.04]))
+    assert "2 distinct tours are as good\nas about 4" in figure.axes[0].texts[2].get_text()
     assert len(figure.axes[0].lines) == 3  # with the dotted one between the two
+
+
+def test_where_nothing_is_gained_the_picture_has_the_duplicates() -> None:
+    figure = best_of_k_figure(growth([0.4, 0.21, 0.11]))
+    assert figure.axes[0].texts[2].get_text().startswith("5 % of 4 independent tours")
+    assert len(figure.axes[0].lines) == 2
 
 
 def test_the_equal_number_is_read_from_the_curve() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 import swor
 from reproduction import when_it_pays
 from reproduction.cli import main
+from reproduction.pronunciation.tables import gains
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,3 +81,17 @@ def test_the_page_has_the_numbers_of_the_tables() -> None:
             assert not text or f"{value:.{digits}f}" == text
     measured = (ROOT / "results" / "when_it_pays" / "training.md").read_text(encoding="utf-8")
     assert all(line in page for line in measured.splitlines()[2:])
+
+
+def test_the_pages_have_the_numbers_of_pronunciation() -> None:
+    found = gains(pd.read_csv(ROOT / "results" / "pronunciation" / "variance.csv")).sort_index()
+    page = (ROOT / "docs" / "when_it_pays.md").read_text(encoding="utf-8")
+    for k, row in found.iterrows():
+        ratio = f"{row['gain']:.2f} ± {row['gain_error']:.2f}"
+        assert f"| {k} | {row['duplicates']:.0f} % | {ratio} |" in page
+    assert f"worth {16 * found['gain'][16]:.0f} independent" in page
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    numbers = (
+        f"{found['gain'][4]:.1f} times with 4 samples and {found['gain'][16]:.0f} times with 16"
+    )
+    assert numbers in readme

@@ -33,12 +33,13 @@ LARGEST = 2.0  # of a scale; 1 is the whole of the linear prediction
 class LearnedScales(nn.Module):
     r"""The scales of control variates, from the gradients of earlier steps.
 
-    $$\alpha = -\overline{B B^\top}^{-1} \, \overline{B A}$$
+    $$\alpha = -S^{-1} r$$
 
     The gradient of a step is $A + \sum_i \alpha_i B_i$. Its mean does not depend on α, so this α minimises
-    its variance, where the bars are moving averages of inner products over the steps *before* the present
-    one. It is 0 at the first step. Every $\alpha_i$ stays between −2 and 2, because B is nothing but rounding
-    where the gradient has no variance. The averages are buffers, so they are saved with the model.
+    its variance. $S_{ij}$ and $r_i$ are moving averages of the inner products $\langle B_i, B_j \rangle$ and
+    $\langle B_i, A \rangle$ over the steps *before* the present one, so α is 0 at the first step. Every
+    $\alpha_i$ stays between −2 and 2, because B is nothing but rounding where the gradient has no variance.
+    The averages are buffers, so they are saved with the model.
 
     Args:
         count: the number of control variates.
@@ -97,8 +98,9 @@ def double_control(
 ) -> Tensor:
     r"""Double control variates: RLOO with a linear prediction of each cost from the other samples.
 
-    $$\frac{1}{k (k - 1)} \sum_s \sum_{s' \ne s} \varphi(x_s, x_{s'}), \qquad
-    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    $$\frac{1}{k (k - 1)} \sum_s \sum_{s' \ne s} \varphi(x_s, x_{s'})$$
+
+    $$\varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
     + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
 
     Here x is one-hot or binary, $\nabla f$ is the gradient of f by its input, and μ is the mean of x. The
@@ -139,8 +141,9 @@ def unordered_set_double_control(
 ) -> Tensor:
     r"""Double control variates for distinct samples.
 
-    $$\sum_s \sum_{s'} w_s M_{ss'} \, \varphi(s, s'), \qquad
-    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    $$\sum_s \sum_{s'} w_s M_{ss'} \, \varphi(s, s')$$
+
+    $$\varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
     + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
 
     The weights of the pairs are those of :func:`swor.pair_weights`, so for the same α and β its variance is
@@ -263,7 +266,8 @@ def unordered_set_tangents(
         (*batch,)
 
     >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
-    >>> unordered_set_tangents(lambda x: x[..., 0] ** 2, dist, 2, scales=LearnedScales(5)).shape
+    >>> scales = LearnedScales(5)
+    >>> unordered_set_tangents(lambda x: x[..., 0] ** 2, dist, 2, scales=scales).shape
     torch.Size([5])
 
     References:

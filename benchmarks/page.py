@@ -70,6 +70,8 @@ NOTES = {
     "one exponential per outcome, and `noise and top-k` is one uniform number per outcome in double "
     "precision and the k + 1 largest of them. At 100 outcomes the number of operations counts, and at this "
     "batch the noise and the top-k as well: by hand, only k numbers are drawn, and nothing is sorted.",
+    "sequence": "`beams` is `generate(num_beams=k)` of transformers, and `samples` is "
+    "`generate(do_sample=True, num_return_sequences=k)`.",
     "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "
     "`sample_completions`, and `independent` is `ancestral_completions`. Every twentieth token ends a "
     "completion, so that lengths differ. Completions that have ended cost no computation here.",

@@ -23,8 +23,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import swor
 from swor.integrations.transformers import ancestral_completions, sample_completions
 
-OURS, BEAMS = "sample_completions", "generate(num_beams=k)"
-INDEPENDENT, SAMPLES = "ancestral_completions", "generate(do_sample, num_return_sequences=k)"
+OURS, BEAMS = "sample_completions", "beams"
+INDEPENDENT, SAMPLES = "ancestral_completions", "samples"
 
 
 def small_model() -> GPT2LMHeadModel:

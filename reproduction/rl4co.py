@@ -256,6 +256,7 @@ def training_figure(training: pd.DataFrame, decoded: pd.DataFrame) -> Figure:
     """Plot the greedy cost against the solutions seen, and the cost of the best of k against k."""
     rows = problems(training)
     figure, axes = panels(9.0, 4.0 * len(rows), len(rows), 2)
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.12)  # inches, around every panel
     for (left, right), (problem, part) in zip(axes, rows, strict=True):
         _cost_panel(left, part, "method", "solutions")
         left.xaxis.set_major_formatter(EngFormatter())  # 50 k, 100 k
@@ -265,7 +266,8 @@ def training_figure(training: pd.DataFrame, decoded: pd.DataFrame) -> Figure:
         by = "unordered_set" if "unordered_set" in set(trained["method"]) else by
         _cost_panel(right, trained[trained["method"] == by], "decoding", "k")
         label = appearance(by).label.partition(",")[0]
-        right.set(title=f"{problem.upper()}: best of k, trained with {label}", xlabel="solutions k")
+        right.set(title=f"{problem.upper()}: best of k", xlabel="solutions k")
+        right.legend(title=f"trained with {label}", frameon=False, fontsize=9, title_fontsize=9)
         right.set_xscale("log", base=2)
         right.xaxis.set_major_formatter("{x:g}")
     return figure

@@ -130,6 +130,7 @@ def test_the_report_of_a_run_is_a_page_of_the_site(there: bool, tmp_path: Path) 
     [
         ("results/tsp/details/", "../variance/variance.png", True),
         ("best_of/", "../assets/best_of.png", True),
+        ("results/vae/details/", "../2-mean-image/curves.png", True),  # two panels
         ("", "assets/best_of_k.png", False),  # one panel with large labels
     ],
 )
@@ -137,6 +138,42 @@ def test_a_wide_picture_scrolls_in_its_own_box(url: str, picture: str, wide: boo
     hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
     match = hooks["PICTURE"].fullmatch(f'<img alt="a" src="{picture}">')
     assert ('class="wide"' in hooks["_scrollable"](match, url)) is wide
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            '<span class="doc doc-object-name doc-function-name">swor.trl.a_b</span>',
+            '<span class="doc doc-object-name doc-function-name">swor.<wbr>trl.<wbr>a_<wbr>b</span>',
+        ),
+        ("<code>run --k 4</code>", '<code>run <span class="whole">--k</span> 4</code>'),
+        ("<code>a-b</code>", "<code>a-b</code>"),
+        ("<pre><span></span><code>run --k 4</code></pre>",) * 2,
+        (f"<code>{'a' * 30}.b_c</code>", f"<code>{'a' * 30}.<wbr>b_<wbr>c</code>"),
+        (
+            "<table><td>2.6e-07</td></table>",
+            '<table><td><span class="whole">2.6e-07</span></td></table>',
+        ),
+        (
+            "<table><td><code>a_b</code></td></table>",
+            "<table><td><code>a_<wbr>b</code></td></table>",
+        ),
+    ],
+)
+def test_names_break_at_their_parts_and_numbers_and_options_nowhere(
+    content: str, expected: str
+) -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    assert hooks["breaks"](content) == expected
+
+
+@pytest.mark.parametrize(("columns", "wide"), [(4, False), (5, True)])
+def test_long_texts_of_a_table_that_scrolls_get_room(columns: int, wide: bool) -> None:
+    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    head, text = "<th>a</th>" * columns, "a claim " * 10
+    found = hooks["breaks"](f"<table><thead>{head}</thead><td>{text}</td><td>agrees</td></table>")
+    assert (f'<td class="long">{text}</td>' in found) is wide and "<td>agrees</td>" in found
 
 
 def test_formulas_of_a_table_of_contents_are_shown_as_formulas() -> None:

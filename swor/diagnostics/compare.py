@@ -60,7 +60,7 @@ def compare(
     left out, and the result names them.
 
     An unbiased estimator of ESTIMATORS is proven to be unbiased, and no measurement overrules a proof. The
-    squared bias $\lVert E[g] - \nabla \rVert^2$ of all other estimators is measured, relative to the exact
+    squared bias $\|E[g] - \nabla\|^2$ of all other estimators is measured, relative to the exact
     gradient if the domain can be enumerated, and otherwise relative to the mean of the estimators that are
     proven to be unbiased. A bias or a variance that too few draws decide is not shown, such as that of
     independent samples from a very confident policy.

@@ -102,7 +102,8 @@ def unordered_set_additive(
     Returns:
         (*batch,)
 
-    >>> logits, network = torch.zeros(5, 3, requires_grad=True), AdditiveTable(1, 3, context=7)
+    >>> logits = torch.zeros(5, 3, requires_grad=True)
+    >>> network = AdditiveTable(1, 3, context=7)
     >>> optimizer = torch.optim.Adam([logits, *network.parameters()])
     >>> dist, x = torch.distributions.Categorical(logits=logits), torch.ones(5, 7)
     >>> loss = unordered_set_additive(lambda z: z.sqrt(), dist, 2, network=network, context=x)
@@ -151,7 +152,8 @@ def rloo_additive(
     Returns:
         (*batch,)
 
-    >>> dist, network = torch.distributions.Bernoulli(logits=torch.zeros(5)), AdditiveTable(1, 2)
+    >>> dist = torch.distributions.Bernoulli(logits=torch.zeros(5))
+    >>> network = AdditiveTable(1, 2)
     >>> rloo_additive(torch.ones_like, dist, 2, network=network).shape
     torch.Size([5])
 

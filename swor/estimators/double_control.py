@@ -34,8 +34,9 @@ def double_control(
 ) -> Tensor:
     r"""Double control variates: RLOO with a linear prediction of each cost from the other samples.
 
-    $$\frac{1}{k (k - 1)} \sum_s \sum_{s' \ne s} \varphi(x_s, x_{s'}), \qquad
-    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    $$\frac{1}{k (k - 1)} \sum_s \sum_{s' \ne s} \varphi(x_s, x_{s'})$$
+
+    $$\varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
     + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
 
     Here x is one-hot or binary, $\nabla f$ is the gradient of f by its input, and μ is the mean of x. The
@@ -77,8 +78,9 @@ def unordered_set_double_control(
 ) -> Tensor:
     r"""Double control variates for distinct samples.
 
-    $$\sum_s \sum_{s'} w_s M_{ss'} \, \varphi(s, s'), \qquad
-    \varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
+    $$\sum_s \sum_{s'} w_s M_{ss'} \, \varphi(s, s')$$
+
+    $$\varphi(x, x') = \nabla \log p(x) \bigl[f(x) - f(x') - \alpha \langle \nabla f(x'), x - \mu \rangle
     + \beta \langle \nabla f(x'), x' - \mu \rangle\bigr] + \alpha \nabla \langle \nabla f(x'), \mu \rangle$$
 
     The weights of the pairs are those of :func:`swor.pair_weights`, so for the same α and β its variance is

@@ -16,12 +16,13 @@ LARGEST = 2.0  # of a scale; 1 is the whole of the prediction
 class LearnedScales(nn.Module):
     r"""The scales of control variates, from the gradients of earlier steps.
 
-    $$\alpha = -\overline{B B^\top}^{-1} \, \overline{B A}$$
+    $$\alpha = -S^{-1} r$$
 
     The gradient of a step is $A + \sum_i \alpha_i B_i$. Its mean does not depend on α, so this α minimises
-    its variance, where the bars are moving averages of inner products over the steps *before* the present
-    one. It is 0 at the first step. Every $\alpha_i$ stays between −2 and 2, because B is nothing but rounding
-    where the gradient has no variance. The averages are buffers, so they are saved with the model.
+    its variance. $S_{ij}$ and $r_i$ are moving averages of the inner products $\langle B_i, B_j \rangle$ and
+    $\langle B_i, A \rangle$ over the steps *before* the present one, so α is 0 at the first step. Every
+    $\alpha_i$ stays between −2 and 2, because B is nothing but rounding where the gradient has no variance.
+    The averages are buffers, so they are saved with the model.
 
     Args:
         count: the number of control variates.

@@ -107,7 +107,8 @@ def unordered_set_tangents(
         (*batch,)
 
     >>> dist = torch.distributions.OneHotCategorical(logits=torch.zeros(5, 3))
-    >>> unordered_set_tangents(lambda x: x[..., 0] ** 2, dist, 2, scales=LearnedScales(5)).shape
+    >>> scales = LearnedScales(5)
+    >>> unordered_set_tangents(lambda x: x[..., 0] ** 2, dist, 2, scales=scales).shape
     torch.Size([5])
 
     References:

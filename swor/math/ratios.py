@@ -149,7 +149,8 @@ def leave_one_out(
         log R, (*batch, k). If ``second_order`` is True, a pair of log R and log R2, (*batch, k, k), where
         row s has $\log R^{D \setminus s}(S, s')$ and the diagonal is 0.
 
-    >>> leave_one_out(torch.full((2,), 0.1).log()).exp().round()  # uniform over 10: R = 10 / 2
+    >>> log_p = torch.full((2,), 0.1).log()  # two of ten equal outcomes: R = 10 / 2
+    >>> leave_one_out(log_p).exp().round()
     tensor([5., 5.])
 
     References:

@@ -158,7 +158,8 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
     >>> logits = torch.tensor([2.0, 1.0, 0.0, 0.0], requires_grad=True)
     >>> s = swor.gumbel_top_k(logits.log_softmax(-1), 3)
     >>> reward = (s.value == 3).float()  # one answer in four is right
-    >>> (-best_of(s, 2).loss(reward)).backward()  # raise the chance that one of two attempts is
+    >>> loss = -best_of(s, 2).loss(reward)  # raise the chance that one of two is right
+    >>> loss.backward()
 
     References:
         | Evaluating Large Language Models Trained on Code (Chen et al., 2021)

@@ -89,7 +89,7 @@ def best_of_independent(
 ) -> IndependentBestOf:
     r"""The expected best of m draws, and its gradient, from independent samples.
 
-    $$\hat J_m = \binom{k}{m}^{-1} \sum_{|I| = m} \max_{i \in I} f_i, \qquad k \ge m$$
+    $$\hat J_m = \frac{1}{\binom{k}{m}} \sum_{|I| = m} \max_{i \in I} f_i, \qquad k \ge m$$
 
     This is the unbiased estimate of pass@m (Chen et al., 2021), for values of any kind, with the policy
     gradients of Walder and Karkhanis (2025). Use :func:`swor.best_of` if the samples are distinct.

@@ -23,7 +23,8 @@ def single_sample(sample: Sample) -> Weights:
         The weights, 1 for the first sample and 0 for the others, (*batch, k).
 
     >>> from swor import Sample
-    >>> s = Sample(torch.arange(3), torch.tensor([0.2, 0.3, 0.1]).log(), scheme="with_replacement")
+    >>> log_p = torch.tensor([0.2, 0.3, 0.1]).log()
+    >>> s = Sample(torch.arange(3), log_p, scheme="with_replacement")
     >>> single_sample(s).weight
     tensor([1., 0., 0.])
 

@@ -54,7 +54,7 @@ class DistinctSequences(Generic[State]):
     >>> sequences = DistinctSequences(coins, generator=torch.Generator().manual_seed(0))
     >>> while sequences.log_rest.exp() > 0.3:
     ...     sequences.draw(2)
-    >>> sequences.sample().value.shape  # six of eight sequences have three quarters of the mass
+    >>> sequences.sample().value.shape  # six of eight have three quarters of the mass
     torch.Size([6, 3])
 
     References:

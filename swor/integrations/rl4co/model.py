@@ -63,6 +63,9 @@ class SolutionModel:
         end: the symbol END.
     """
 
+    length: int
+    end: int
+
     def __init__(
         self,
         policy: ConstructivePolicy,

@@ -57,6 +57,8 @@ class DistinctCompletions:
         tokens: the number of tokens that the engine has generated.
     """
 
+    tokens: int
+
     def __init__(
         self,
         llm: LLM | Server,

@@ -36,6 +36,7 @@ COMMITTED = {
     "tsp-policies": "tsp/variance/policies.csv",
     "tsp-released": "tsp/released/variance.csv",
     "tsp-released-policies": "tsp/released/policies.csv",
+    "tsp-continued-1e-4": "tsp/continued-1e-4/paired.csv",
     "control-variates": "vae/20-control/variance.csv",
     "best-of-k": "tsp/best_of_k/20/best_of_k.csv",
     "lm": "lm/steps.csv",

@@ -256,6 +256,26 @@ def better_pronunciations(curves: pd.DataFrame) -> tuple[str, Decision]:
     return f"{difference.text()} points", above_zero([difference])
 
 
+def paired_gaps(paired: pd.DataFrame, other: str) -> Interval:
+    """Return the gap of another estimator minus ours at the end, by runs with the same seed."""
+    rows = paired[paired["estimator"] == other]
+    apart = rows["minus_unordered_set"].dropna().tolist()
+    return Interval(fmean(apart), *interval(apart))
+
+
+def shorter_final_tours(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:
+    """Compare the tours of final models on the same instances."""
+    difference = paired_gaps(paired, other)
+    return f"{difference.text(4)} points of the gap", above_zero([difference])
+
+
+def final_tours_on_par(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:
+    """Compare the tours of final models both ways, relative to the gap of the unordered set estimator."""
+    gap = float(paired[paired["estimator"] == OURS]["gap"].mean())
+    relative = Interval(*(100 * value / gap for value in paired_gaps(paired, other)))
+    return f"{relative.text(1)} % of the gap", on_par(relative, GAP_MARGIN)
+
+
 def fewer_tours(growth: pd.DataFrame, few: int, many: int) -> tuple[str, Decision]:
     """Compare the best of a few distinct tours with that of many independent ones.
 

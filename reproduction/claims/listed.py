@@ -71,6 +71,31 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
     return (*better, par)
 
 
+def continued(rate: str) -> tuple[Claim, ...]:
+    """Return the claims on training that continues from the authors' policy with a learning rate."""
+    where, table = (
+        f"Tours, continued from the authors' policy, rate {rate}",
+        f"tsp-continued-{rate}",
+    )
+    final = "Gap of the final models on the same instances. The 95 % interval of the difference of runs "
+    return (
+        Claim(
+            where,
+            "The unordered set estimator outperforms RLOO (REINFORCE with replacement).",
+            final + "with the same seed is above 0.",
+            (table,),
+            partial(criteria.shorter_final_tours, other="rloo"),
+        ),
+        Claim(
+            where,
+            "It is on par with RISK, which is biased.",
+            final + "with the same seed is within 10 % of the gap.",
+            (table,),
+            partial(criteria.final_tours_on_par, other="risk"),
+        ),
+    )
+
+
 PAPER = (
     Claim(
         "Theorems 1 and 2",
@@ -193,6 +218,7 @@ BEYOND = (
         ("best-of-k",),
         partial(criteria.fewer_tours, few=4, many=16),
     ),
+    *continued("1e-4"),
     *(
         Claim(
             where,

@@ -145,6 +145,21 @@ def test_a_few_distinct_tours_are_compared_with_many(gap: float, decision: str) 
 
 
 @pytest.mark.parametrize(
+    "behind, ahead, par",
+    [(0.004, "agrees", "agrees"), (0.1, "agrees", "differs"), (-0.1, "differs", "differs")],
+)
+def test_final_models_are_compared_by_seeds(behind: float, ahead: str, par: str) -> None:
+    rows = [("unordered_set", seed, 0.2, float("nan")) for seed in (1, 2, 3)]
+    rows += [("rloo", seed, 0.2 + behind, behind + 0.001 * (seed - 2)) for seed in (1, 2, 3)]
+    rows.append(("rloo", 4, 9.0, float("nan")))  # a seed that the other does not have
+    paired = pd.DataFrame(rows, columns=["estimator", "seed", "gap", "minus_unordered_set"])
+    number, decision = criteria.shorter_final_tours(paired, "rloo")
+    assert decision == ahead and number.startswith(f"{behind:+.4f}".replace("-", "−"))
+    number, decision = criteria.final_tours_on_par(paired, "rloo")
+    assert decision == par and f"{500 * behind:+.1f}".replace("-", "−") in number
+
+
+@pytest.mark.parametrize(
     "tangents, decision", [(0.7, "agrees"), (0.78, "undecided"), (0.9, "differs")]
 )
 def test_a_control_variate_has_to_lower_the_variance_by_a_margin(

@@ -91,8 +91,11 @@ class WithScales(nn.Module):
         return self.function(f, dist, k, scales=self.scales, generator=generator)
 
 
-def with_scales(
-    function: Callable[..., Tensor], count: int
-) -> Callable[[Distribution, torch.Generator | None], WithScales]:
-    """Return what makes an estimator with so many scales that have learned nothing yet."""
-    return lambda dist, generator: WithScales(function, count)
+def make_with_scales(
+    function: Callable[..., Tensor],
+    count: int,
+    dist: Distribution,
+    generator: torch.Generator | None,
+) -> WithScales:
+    """Return an estimator with so many scales that have learned nothing yet."""
+    return WithScales(function, count)

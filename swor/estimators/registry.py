@@ -17,7 +17,7 @@ from swor.estimators.additive import (
 from swor.estimators.coupled import arm, arsm, carms, disarm
 from swor.estimators.double_control import double_control, unordered_set_double_control
 from swor.estimators.estimator import Estimator, domain_size, entry_of, lift
-from swor.estimators.learned_scales import with_scales
+from swor.estimators.learned_scales import make_with_scales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
 from swor.estimators.relaxed import (
@@ -249,7 +249,7 @@ _CONTROL_VARIATES = {
         double_control,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=with_scales(double_control, 2),
+        make_state=partial(make_with_scales, double_control, 2),
     ),
     "unordered_set_double_control": Estimator(
         True,
@@ -258,7 +258,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=with_scales(unordered_set_double_control, 2),
+        make_state=partial(make_with_scales, unordered_set_double_control, 2),
     ),
     "rloo_tangents": Estimator(
         True,
@@ -266,7 +266,7 @@ _CONTROL_VARIATES = {
         rloo_tangents,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=with_scales(rloo_tangents, 5),
+        make_state=partial(make_with_scales, rloo_tangents, 5),
     ),
     "unordered_set_tangents": Estimator(
         True,
@@ -275,7 +275,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=with_scales(unordered_set_tangents, 5),
+        make_state=partial(make_with_scales, unordered_set_tangents, 5),
     ),
     "rodeo": Estimator(
         True,

@@ -159,6 +159,7 @@ def test_a_training_loop_and_a_stream() -> None:
 
     from swor.integrations.transformers import completion_log_probs, sample_completions
 
+    torch.manual_seed(0)
     model = tiny("gpt2")
     before = [parameter.clone() for parameter in model.parameters()]
     names = run("def training_step") | {

@@ -57,12 +57,12 @@ def answer(folder: Path) -> str:
     before = (rows["gap"] - rows["minus_start"]).mean()
     apart = mean_and_interval(rows["minus_unordered_set"].dropna().tolist(), 3)
     return (
-        f"{growth.strip()} In training that continues from this policy with {ours['k']:.0f} tours of each "
-        f"instance, of which {100 * last['duplicates']:.0f} % are duplicates if they are independent, the "
-        f"greedy gap changes from {before:.3f} % to {after[USUAL]:.3f} % with RLOO, whose gradient has "
-        f"{ours['gain']:.1f} ± {ours['gain_error']:.1g} times the variance, and to {after[OURS]:.3f} % with "
-        f"the unordered set estimator; the difference is {apart} points, in the mean over seeds with its "
-        "95 % interval.\n"
+        f"{growth.strip()} In training that continues from {title(folder, int(last['step']))} with "
+        f"{ours['k']:.0f} tours of each instance, of which {100 * last['duplicates']:.0f} % are duplicates "
+        f"if they are independent, the greedy gap changes from {before:.3f} % to {after[USUAL]:.3f} % "
+        f"with RLOO, whose gradient has {ours['gain']:.1f} ± {ours['gain_error']:.1g} times the variance, "
+        f"and to {after[OURS]:.3f} % with the unordered set estimator; the difference is {apart} points, in "
+        "the mean over seeds with its 95 % interval.\n"
     )
 
 

@@ -252,15 +252,19 @@ def better_pronunciations(curves: pd.DataFrame) -> tuple[str, Decision]:
     """Compare the probability of a right draw after training, by runs with the same seeds."""
     _, end = at_the_end(curves)
     apart = (100 * (end.loc[f"{OURS} mean"] - end.loc["rloo mean"])["sampled"]).dropna().tolist()
-    difference = Interval(fmean(apart), *interval(apart))
+    difference = over_seeds(apart)
     return f"{difference.text()} points", above_zero([difference])
+
+
+def over_seeds(apart: list[float]) -> Interval:
+    """Return the mean of the differences of runs with the same seed, and its interval."""
+    return Interval(fmean(apart), *interval(apart))
 
 
 def paired_gaps(paired: pd.DataFrame, other: str) -> Interval:
     """Return the gap of another estimator minus ours at the end, by runs with the same seed."""
     rows = paired[paired["estimator"] == other]
-    apart = rows["minus_unordered_set"].dropna().tolist()
-    return Interval(fmean(apart), *interval(apart))
+    return over_seeds(rows["minus_unordered_set"].dropna().tolist())
 
 
 def shorter_final_tours(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:

@@ -73,10 +73,8 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
 
 def continued(rate: str) -> tuple[Claim, ...]:
     """Return the claims on training that continues from the authors' policy with a learning rate."""
-    where, table = (
-        f"Tours, continued from the authors' policy, rate {rate}",
-        f"tsp-continued-{rate}",
-    )
+    where = f"Tours, continued from the authors' policy, rate {rate}"
+    table = f"tsp-continued-{rate}"
     final = "Gap of the final models on the same instances. The 95 % interval of the difference of runs "
     return (
         Claim(

@@ -159,9 +159,11 @@ def answer(rows: pd.DataFrame) -> str:
     few, first = marked(rows), rows.iloc[0]
     found, most = by.loc[("distinct", few)], rows["k"].max()
     many = equal_number(found["gap"], by.loc["sampling"]["gap"])
+    worth = f"it takes {number_text(many, most)} independent tours to be as good"
+    if many <= few:
+        worth = f"the best of {few} independent tours is not longer"
     return (
         f"With {first['nodes']} nodes, the best of {few} distinct tours is "
         f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "
-        f"(mean of {first['instances']} instances and its standard error), and it takes "
-        f"{number_text(many, most)} independent tours to be as good.\n"
+        f"(mean of {first['instances']} instances and its standard error), and {worth}.\n"
     )

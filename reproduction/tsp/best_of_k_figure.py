@@ -45,7 +45,7 @@ def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
 
 
 def _panel(ax: Axes, table: pd.DataFrame) -> None:
-    gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
+    gaps = gaps_of(table)
     close = gaps["distinct"].iloc[-1] > gaps["sampling"].iloc[-1] / 2
     for method, line in (CLOSE if close else APART).items():
         look, gap = appearance(method), gaps[method]
@@ -54,12 +54,17 @@ def _panel(ax: Axes, table: pd.DataFrame) -> None:
         k = min(line.k, gap.index.max())
         _write(ax, line.name, (k, gap[k]), line.beside, look.colour, 11)
     below = 0.25 * gaps["distinct"].iloc[-1] if close else None
-    _mark_equal(ax, table, gaps["distinct"], gaps["sampling"], below)
+    _mark_equal(ax, table, below)
+
+
+def gaps_of(table: pd.DataFrame) -> dict[str, pd.Series[float]]:
+    """Return the gap by k of every method."""
+    return {str(name): part.set_index("k")["gap"] for name, part in table.groupby("method")}
 
 
 def marked(table: pd.DataFrame) -> int:
     """Return the largest number of distinct tours that is worth a number of independent ones of the table."""
-    gaps = {name: part.set_index("k")["gap"] for name, part in table.groupby("method")}
+    gaps = gaps_of(table)
     worth = {k: equal_number(gap, gaps["sampling"]) for k, gap in gaps["distinct"].items()}
     return max((int(k) for k, many in worth.items() if np.isfinite(many)), default=1)
 
@@ -72,19 +77,14 @@ def _write(
     ax.annotate(text, at, beside, ha=side, **style)
 
 
-def _mark_equal(
-    ax: Axes,
-    table: pd.DataFrame,
-    distinct: pd.Series[float],
-    independent: pd.Series[float],
-    below: float | None,
-) -> None:
+def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
     """Draw a line from distinct tours to the independent ones that are as good, if they are more.
 
     The text, at a height below both curves or below the line, says so, or has the share of duplicates.
     """
-    few, most = marked(table), independent.index.max()
-    gap, many = distinct[few], equal_number(distinct[few], independent)
+    gaps, few, most = gaps_of(table), marked(table), int(table["k"].max())
+    gap = gaps["distinct"][few]
+    many = equal_number(gap, gaps["sampling"])
     rows = table[table["method"] == "sampling"].set_index("k")
     text = f"{rows['duplicates'][most]:.0f} % of {most} independent tours\nare duplicates"
     if many > few:

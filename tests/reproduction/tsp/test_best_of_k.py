@@ -116,6 +116,8 @@ def test_the_largest_number_of_distinct_tours_with_an_equal_is_marked() -> None:
 def test_where_nothing_is_gained_the_picture_has_the_duplicates() -> None:
     figure = best_of_k_figure(growth([0.4, 0.21, 0.11]))
     assert figure.axes[0].texts[2].get_text().startswith("5 % of 4 independent tours")
+    table = growth([0.4, 0.21, 0.11]).assign(instances=5, gap_error=0.1)
+    assert best_of_k.answer(table).endswith("the best of 4 independent tours is not longer.\n")
     assert len(figure.axes[0].lines) == 2
 
 

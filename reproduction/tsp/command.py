@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError
-from reproduction.harness.folder import open_folder, replacing, require_new
+from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import do, measuring
-from reproduction.harness.models import (
-    MODEL,
-    content_sha256,
-    keep_model,
-    kept_models,
-    kept_name,
-    kept_settings,
-)
+from reproduction.harness.models import MODEL, keep_model, kept_models, kept_name
 from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
@@ -29,9 +18,10 @@ from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_
 from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
+from reproduction.tsp.final_gaps import final_gaps
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.paired import lengths, paired_rows, paired_table, read_runs
+from reproduction.tsp.paired import paired_rows, paired_table
 from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
 from reproduction.tsp.problem import random_instances, read_instances, validation_instances
 from reproduction.tsp.ranking import (
@@ -43,7 +33,6 @@ from reproduction.tsp.ranking import (
 )
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import (
-    ModelSettings,
     TSPBestOfK,
     TSPFigures,
     TSPPaired,
@@ -53,6 +42,7 @@ from reproduction.tsp.settings import (
     TSPVariance,
     check_distinct,
 )
+from reproduction.tsp.start import with_start
 from reproduction.tsp.task import TourTask, gap_of
 from reproduction.tsp.variance import REFERENCE, TABLE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
@@ -63,25 +53,6 @@ def tsp(settings: TSPSettings) -> Path:
     settings = with_start(settings.resolved())
     name = f"tsp{settings.nodes}-{settings.estimator}"
     return run(lambda: TourTask(settings), settings, command="tsp", name=name)
-
-
-def with_start(settings: TSPSettings) -> TSPSettings:
-    """Fill in the SHA-256 of the model that training starts from; it must not change afterwards."""
-    path = settings.start_from
-    if path is None:
-        return settings
-    if kept_settings(path, ModelSettings) != settings.model:
-        raise UserError(
-            f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
-            f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
-        )
-    found = content_sha256(path)
-    if settings.start_sha256 not in (None, found):
-        raise UserError(
-            f"{path} has changed since the run was started: the SHA-256 of its weights is {found}; expected "
-            f"{settings.start_sha256}. Restore the file, or start another run."
-        )
-    return replace(settings, start_sha256=found)
 
 
 def tsp_pretrained(settings: TSPPretrained) -> Path:
@@ -197,26 +168,12 @@ def tsp_paired(settings: TSPPaired) -> Path:
     """Compare runs on the same instances, and return the folder with the tables."""
     if settings.out is not None:
         require_new(settings.out)
-    runs = read_runs(settings.runs)
-    (first, *_), count = runs.values(), settings.instances
-    measured: dict[tuple[str, int], Tensor] = {
-        (run.estimator, run.seed): lengths(folder / MODEL, first.nodes, count)
-        for folder, run in runs.items()
-    }
-    optimal = optimal_lengths(validation_instances(count, first.nodes), progress=True)
-    gaps = {key: 100 * (length / optimal - 1) for key, length in measured.items()}
-    start = None
-    if first.start_from is not None and first.start_from.is_file():
-        with_start(first)  # which refuses a file that has changed
-        start = 100 * (lengths(first.start_from, first.nodes, count) / optimal - 1)
+    found = final_gaps(settings.runs, settings.instances)
     folder = open_folder(settings, "tsp-paired", out=settings.out)
-    with replacing(folder.path / "lengths.npz") as draft:
-        named: dict[str, Any] = {
-            f"{name}-{seed}": x.numpy() for (name, seed), x in measured.items()
-        }
-        np.savez_compressed(draft, optimal=optimal.numpy(), **named)
-    folder.write_csv("paired.csv", [row._asdict() for row in paired_rows(gaps, start)])
-    table = paired_table(gaps, start)
+    found.write(folder.path)
+    rows = paired_rows(found.runs, found.start)
+    folder.write_csv("paired.csv", [row._asdict() for row in rows])
+    table = paired_table(found.runs, found.start)
     folder.write_text("paired.md", table)
     print(table)
     print(f"The tables are in {folder.path}")

@@ -10,22 +10,14 @@ these models differ by; whether other seeds would differ as much is what the int
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.errors import UserError, check_one_of_each
-from reproduction.harness.models import MODEL
-from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
-from reproduction.tsp.model import load_attention_model
-from reproduction.tsp.problem import validation_instances
-from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import TSPSettings
 
 OURS = "unordered_set"  # the estimator that others are compared with
 NOTHING = "–"
@@ -45,31 +37,6 @@ class Paired(NamedTuple):
     minus_start_error: float
     minus_unordered_set: float
     minus_unordered_set_error: float
-
-
-def read_runs(folders: Sequence[Path]) -> dict[Path, TSPSettings]:
-    """Return the settings of finished runs with the same number of nodes and the same start."""
-    runs = {folder: read_settings(TSPSettings, folder) for folder in folders}
-    for folder in runs:
-        if not (folder / MODEL).is_file():
-            raise UserError(
-                f"{folder} has no {MODEL}; expected a finished run. Continue it with: python -m "
-                f"reproduction tsp --resume {folder}"
-            )
-    for name in ("nodes", "start_sha256"):
-        if len({getattr(run, name) for run in runs.values()}) > 1:
-            raise UserError(
-                f"the runs have different {name}; expected the same, since their gaps are compared "
-                "instance by instance. Give those that belong together."
-            )
-    check_one_of_each((run.estimator, run.seed) for run in runs.values())
-    return runs
-
-
-def lengths(model: Path, nodes: int, count: int) -> Tensor:
-    """Return the lengths of greedy tours of validation instances by a model, (count,) in float64."""
-    instances = validation_instances(count, nodes)
-    return greedy_lengths(load_attention_model(model), instances).double()
 
 
 def mean_error(values: Tensor) -> tuple[float, float]:

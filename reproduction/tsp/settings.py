@@ -318,11 +318,11 @@ class TSPFigures:
 class TSPPaired:
     """Compare the final models of runs instance by instance, by the gaps of their greedy tours.
 
-    Writes lengths.npz (of every instance, by run), paired.csv and paired.md.
+    Writes final_gaps.npz (of every instance, by run), paired.csv and paired.md.
 
     Attributes:
         runs: folders of finished runs of the command tsp, with the same number of nodes, from the same
-            start.
+            start. A folder that this command wrote before stands for the runs that were given to it.
         instances: number of validation instances.
         out: folder to write to; by default a new one in runs/.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,11 @@ import pytest
 import torch
 
 from reproduction.cli import main
+from reproduction.tsp.model import load_attention_model
+from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.paired import OURS, paired_rows, paired_table
+from reproduction.tsp.problem import validation_instances
+from reproduction.tsp.rollout import greedy_lengths
 
 SIZES = "--nodes 5 --steps 2 --validate-every 2 --validation-size 4 --rollout-size 4 --cpu"
 SIZES += " --batch-size 4 --width 8 --heads 2 --layers 1 --hidden 8 --learning-rate 0.05"
@@ -52,10 +58,14 @@ def test_runs_from_one_start_are_compared(tmp_path: Path, capsys: pytest.Capture
     out = tmp_path / "paired"
     assert main(["tsp-paired", *runs, "--instances", "8", "--out", str(out)]) == 0
     table = pd.read_csv(out / "paired.csv").set_index("estimator")
-    arrays = np.load(out / "lengths.npz")
-    gaps = {n: 100 * (arrays[f"{n}-0"] / arrays["optimal"] - 1) for n in table.index}
-    assert table.loc["rloo", "gap"] == pytest.approx(gaps["rloo"].mean())
-    apart = gaps["rloo"] - gaps["unordered_set"]
+    arrays, instances = np.load(out / "final_gaps.npz"), validation_instances(8, 5)
+    for name, folder in (("rloo", runs[1]), ("start", str(start.parent))):
+        model = load_attention_model(Path(folder) / "model.safetensors")
+        ratios = greedy_lengths(model, instances).double() / optimal_lengths(instances)
+        key = "start" if name == "start" else f"{name}-0"
+        assert arrays[key] == pytest.approx((100 * (ratios - 1)).numpy(), abs=1e-4)
+    assert table.loc["rloo", "gap"] == pytest.approx(arrays["rloo-0"].mean())
+    apart = arrays["rloo-0"] - arrays["unordered_set-0"]
     assert table.loc["rloo", "minus_unordered_set"] == pytest.approx(apart.mean(), abs=1e-6)
     assert "minus the start" in (out / "paired.md").read_text()
     other = train(tmp_path / "other", "risk", 0)
@@ -72,3 +82,42 @@ def test_runs_from_one_start_are_compared(tmp_path: Path, capsys: pytest.Capture
     assert main(["tsp-paired", runs[0], "--instances", "8", "--out", str(tmp_path / "no")]) == 1
     assert "has changed since the run was started" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
+
+
+def test_an_earlier_comparison_stands_for_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    start = Path(train(tmp_path / "start", "rloo", 9)) / "model.safetensors"
+    begin = ("--start-from", str(start))
+    names = ("unordered_set", "rloo", "risk")
+    runs = [train(tmp_path / name, name, 0, *begin) for name in names]
+    paired = partial(compare, tmp_path)
+    assert paired(*runs, out="whole") == 0
+    assert paired(*runs[:2], out="earlier") == 0
+    earlier = str(tmp_path / "earlier")
+    for path in (Path(runs[0]), Path(runs[1]), start):  # of which nothing is needed any more
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    assert paired(earlier, runs[2], out="both") == 0
+    whole, both = (pd.read_csv(tmp_path / name / "paired.csv") for name in ("whole", "both"))
+    pd.testing.assert_frame_equal(whole, both)
+    assert both["minus_start"].notna().all()
+
+    def refused(*given: str, instances: int = 8) -> str:
+        capsys.readouterr()
+        assert paired(*given, out="no", instances=instances) == 1
+        assert not (tmp_path / "no").exists()
+        return capsys.readouterr().err
+
+    assert "Give --instances of that comparison" in refused(earlier, instances=6)
+    assert "two of the folders have a run of unordered_set" in refused(
+        earlier, str(tmp_path / "both")
+    )
+    assert "different start_sha256" in refused(earlier, train(tmp_path / "other", "risk", 0))
+    (tmp_path / "earlier" / "final_gaps.npz").write_bytes(b"PK damaged")
+    assert "cannot be read" in refused(earlier)
+
+
+def compare(folder: Path, *runs: str, out: str, instances: int = 8) -> int:
+    """Run the command on folders, and return its exit code."""
+    options = ["--instances", str(instances), "--out", str(folder / out)]
+    return main(["tsp-paired", *runs, *options])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from reproduction.claims import criteria
 from reproduction.claims.claim import Claim
+from reproduction.claims.criteria import exact, sequences, tours, vae
 
 RUNS = "The 95 % interval of the difference is {}, with the spread of seeds pooled over estimators."
 POSITIVE, ALL_POSITIVE = RUNS.format("above 0"), RUNS.format("above 0 for all of them")
@@ -23,7 +23,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "For each of the others, the 95 % interval of its log-variance minus that of the unordered "
             "set estimator is above −0.1.",
             (name,),
-            criteria.lowest,
+            vae.lowest,
         ),
         Claim(
             where,
@@ -31,7 +31,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "Each pair that is more than 0.1 apart in the paper is in the same order here, and the "
             "95 % interval of its difference excludes 0.",
             (name,),
-            partial(criteria.same_order, dims=dims),
+            partial(vae.same_order, dims=dims),
         ),
         Claim(
             where,
@@ -39,7 +39,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
             "The 95 % intervals of their log-variance minus that of REINFORCE without a baseline, the "
             "next in the paper, are above 0. (The paper's code for both is incorrect.)",
             (f"{name}-all",),
-            criteria.highest,
+            vae.highest,
         ),
     )
 
@@ -57,7 +57,7 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
             f"The unordered set estimator outperforms {label}.",
             GAP + POSITIVE,
             (table,),
-            partial(criteria.shorter_tours, other=name),
+            partial(tours.shorter_tours, other=name),
         )
         for name, label in outperformed.items()
     )
@@ -66,7 +66,7 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
         "It is on par with RISK, which is biased.",
         GAP + RUNS.format("within 10 %"),
         (table,),
-        partial(criteria.tours_on_par, other="risk"),
+        partial(tours.tours_on_par, other="risk"),
     )
     return (*better, par)
 
@@ -82,14 +82,14 @@ def continued(rate: str) -> tuple[Claim, ...]:
             "The unordered set estimator outperforms RLOO (REINFORCE with replacement).",
             final + "with the same seed is above 0.",
             (table,),
-            partial(criteria.shorter_final_tours, other="rloo"),
+            partial(tours.shorter_final_tours, other="rloo"),
         ),
         Claim(
             where,
             "It is on par with RISK, which is biased.",
             final + "with the same seed is within 10 % of the gap.",
             (table,),
-            partial(criteria.final_tours_on_par, other="risk"),
+            partial(tours.final_tours_on_par, other="risk"),
         ),
     )
 
@@ -101,7 +101,7 @@ PAPER = (
         "The bias of the gradient on five outcomes, summed over all samples, is below 1e-12 for every "
         "rule that is said to be unbiased.",
         ("rules",),
-        criteria.unbiased,
+        exact.unbiased,
     ),
     Claim(
         "Theorems 1 and 4",
@@ -109,7 +109,7 @@ PAPER = (
         "The exact variance of the other ÷ ours on five outcomes is at least 1 for every k from 2 on.",
         ("rules",),
         partial(
-            criteria.never_above,
+            exact.never_above,
             ours="unordered_set_no_baseline",
             others=("single_sample", "sum_and_sample"),
         ),
@@ -120,7 +120,7 @@ PAPER = (
         "Its largest ratio to the lowest exact variance, over both η and 2 to 7 evaluations, is the "
         "smallest of all estimators.",
         ("variances",),
-        criteria.smallest_ratio,
+        exact.smallest_ratio,
     ),
     Claim(
         "Section 5.1",
@@ -128,7 +128,7 @@ PAPER = (
         "At every step, the loss of the exact trajectory is between the 10th and the 90th percentile "
         "of the runs.",
         ("trajectory",),
-        criteria.follows_exact,
+        exact.follows_exact,
     ),
     *table1(2),
     Claim(
@@ -136,7 +136,7 @@ PAPER = (
         "Sum-and-sample without a baseline has the same variance.",
         "The 95 % interval of the difference in log-variance is within 0.1.",
         ("variance-2",),
-        partial(criteria.tied, other="sum_and_sample"),
+        partial(vae.tied, other="sum_and_sample"),
     ),
     *table1(20),
     *(
@@ -145,7 +145,7 @@ PAPER = (
             "The unordered set estimator trains on par with RLOO.",
             "−ELBO of the training images at the end. " + RUNS.format("within 1 nat"),
             (table,),
-            partial(criteria.trains_on_par, dims=dims, other="rloo"),
+            partial(vae.trains_on_par, dims=dims, other="rloo"),
         )
         for where, dims, table in (
             (f"Figure 2, {DOMAINS[2]}", 2, "curves-2"),
@@ -159,7 +159,7 @@ PAPER = (
         "−ELBO of the training images at the last common epoch, in the better domain of each. "
         + ALL_POSITIVE,
         ("curves-2", "curves-20"),
-        criteria.outperforms_in_one,
+        vae.outperforms_in_one,
     ),
     *figure3("Figure 3", "tsp"),
     Claim(
@@ -167,7 +167,7 @@ PAPER = (
         "It needs fewer instances than single-sample estimators.",
         "Gap at equal numbers of instances. " + ALL_POSITIVE,
         ("tsp",),
-        criteria.fewer_instances,
+        tours.fewer_instances,
     ),
 )
 
@@ -177,14 +177,14 @@ BEYOND = (
         "With its baseline, its variance is not above that of RLOO with the same k.",
         "The exact variance of the other ÷ ours on five outcomes is at least 1 for every k from 2 on.",
         ("rules",),
-        partial(criteria.never_above, ours="unordered_set", others=("rloo",)),
+        partial(exact.never_above, ours="unordered_set", others=("rloo",)),
     ),
     Claim(
         "Figure 1",
         "The enumerated variances are those of sampled gradients.",
         "The largest deviation at η = 0 is below the 95 % limit for the largest of so many.",
         ("monte-carlo",),
-        criteria.sampled_as_enumerated,
+        exact.sampled_as_enumerated,
     ),
     Claim(
         "Control variates, large domain (10²⁰)",
@@ -192,7 +192,7 @@ BEYOND = (
         "The 95 % intervals of the log-variances of RLOO and of the unordered set estimator minus that of "
         "the latter with tangents are above 0.2232, which is a fifth.",
         ("control-variates",),
-        partial(criteria.controlled, ours="unordered_set_tangents", margin=0.2232),
+        partial(vae.controlled, ours="unordered_set_tangents", margin=0.2232),
     ),
     *figure3("Tours, from a confident policy", "tsp-confident"),
     Claim(
@@ -200,21 +200,21 @@ BEYOND = (
         "Where the policy is confident, its variance is below that of RLOO.",
         "The 95 % interval of the variance of RLOO ÷ ours is above 1 on the most confident policy.",
         ("tsp-variance", "tsp-policies"),
-        criteria.less_variance,
+        tours.less_variance,
     ),
     Claim(
         "Tours, the authors' policy",
         "The variance of its gradient is below that of RLOO at the end of training.",
         "The 95 % interval of the variance of RLOO ÷ ours is above 1.",
         ("tsp-released", "tsp-released-policies"),
-        criteria.less_variance,
+        tours.less_variance,
     ),
     Claim(
         "Tours, the authors' policy",
         "The best of four distinct tours is shorter than the best of 16 independent ones.",
         "The 95 % interval of the difference of the mean gaps is above 0.",
         ("best-of-k",),
-        partial(criteria.fewer_tours, few=4, many=16),
+        partial(tours.fewer_tours, few=4, many=16),
     ),
     *continued("1e-4"),
     *(
@@ -223,7 +223,7 @@ BEYOND = (
             "It reaches the target in fewer steps than RLOO.",
             "Steps until the target; a run that misses it counts as its length. " + POSITIVE,
             (table,),
-            criteria.fewer_steps,
+            sequences.fewer_steps,
         )
         for where, table in (
             ("Language model, sorting", "lm"),
@@ -236,7 +236,7 @@ BEYOND = (
             "Training for the best of four is better from distinct samples.",
             "Best of four in the last third of training. " + POSITIVE,
             (table,),
-            partial(criteria.better_best, metric=metric, lower=lower),
+            partial(sequences.better_best, metric=metric, lower=lower),
         )
         for where, table, metric, lower in (
             ("Best of four, tours", "best-of-tsp", "best_of_gap", True),
@@ -248,21 +248,21 @@ BEYOND = (
         "It outperforms POMO with as many solutions.",
         "Greedy cost in the last third of training. " + ALL_POSITIVE,
         ("rl4co",),
-        partial(criteria.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
+        partial(tours.ahead_of, other="rl4co_pomo", problems=("tsp", "cvrp")),
     ),
     Claim(
         "Pronunciation, gradient variance",
         "On a network that others trained, its variance is below that of RLOO.",
         "The 95 % interval of the variance of RLOO ÷ ours is above 1 for every k that was measured.",
         ("pronunciation-variance",),
-        partial(criteria.less_variance_for_every_k, k=4),
+        partial(sequences.less_variance_for_every_k, k=4),
     ),
     Claim(
         "Pronunciation, evaluation",
         "pass@1 is more precise from 8 distinct samples than from 8 independent ones.",
         "The 95 % interval of the ratio of the variances of evaluations is above 1.",
         ("pronunciation-pass",),
-        partial(criteria.more_precise, m=1),
+        partial(sequences.more_precise, m=1),
     ),
     Claim(
         "Pronunciation, fine-tuning",
@@ -270,7 +270,7 @@ BEYOND = (
         "The probability that a draw is right, held-out words. The 95 % interval of the difference of "
         "runs with the same seed is above 0.",
         ("pronunciation-training",),
-        criteria.better_pronunciations,
+        sequences.better_pronunciations,
     ),
 )
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 import pandas as pd
 from scipy.stats import norm, t
 
-from reproduction.harness.tables import LEVEL
+from reproduction.harness.tables import LEVEL, interval
 
+OURS = "unordered_set"  # the estimator that claims are about
 Decision = Literal["agrees", "differs", "undecided"]
 
 
@@ -80,13 +82,18 @@ def between_measurements(first: tuple[float, float], second: tuple[float, float]
     return Interval(difference, difference - half, difference + half)
 
 
+def over_seeds(apart: Sequence[float]) -> Interval:
+    """Return the mean of the differences of runs with the same seed, and its interval."""
+    return Interval(fmean(apart), *interval(apart))
+
+
 def above_zero(intervals: Iterable[Interval]) -> Decision:
     """Decide whether all differences are positive.
 
     >>> above_zero([Interval(1.0, 0.5, 1.5)]), above_zero([Interval(1.0, -0.5, 2.5)])
     ('agrees', 'undecided')
     """
-    lows, highs = zip(*((interval.low, interval.high) for interval in intervals), strict=True)
+    lows, highs = zip(*((difference.low, difference.high) for difference in intervals), strict=True)
     return "differs" if min(highs) < 0.0 else "agrees" if min(lows) > 0.0 else "undecided"
 
 
@@ -96,14 +103,14 @@ def at_most(intervals: Iterable[Interval], margin: float) -> Decision:
     >>> at_most([Interval(0.0, -0.05, 0.05)], 0.1), at_most([Interval(0.3, 0.2, 0.4)], 0.1)
     ('agrees', 'differs')
     """
-    lows, highs = zip(*((interval.low, interval.high) for interval in intervals), strict=True)
+    lows, highs = zip(*((difference.low, difference.high) for difference in intervals), strict=True)
     return "differs" if max(lows) > margin else "agrees" if max(highs) <= margin else "undecided"
 
 
-def on_par(interval: Interval, margin: float) -> Decision:
+def on_par(difference: Interval, margin: float) -> Decision:
     """Decide whether a difference is within a margin on both sides.
 
     >>> on_par(Interval(0.0, -0.05, 0.05), 0.1), on_par(Interval(0.0, -0.5, 0.5), 0.1)
     ('agrees', 'undecided')
     """
-    return at_most([interval, interval.reversed], margin)
+    return at_most([difference, difference.reversed], margin)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.express as px
 
-from reproduction.claims.criteria import OURS
+from reproduction.claims.statistics import OURS
 from reproduction.harness.appearance import appearance, in_order, is_biased
 from reproduction.reproduce.page import label
 

@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from reproduction.claims.claim import Finding
-from reproduction.claims.criteria import OURS
+from reproduction.claims.statistics import OURS
 from reproduction.harness.appearance import appearance, is_biased
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from reproduction.claims.criteria import (
+from reproduction.claims.criteria.exact import (
     follows_exact,
     never_above,
     sampled_as_enumerated,

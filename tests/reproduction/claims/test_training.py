@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from reproduction.claims import criteria
+from reproduction.claims.criteria import sequences, tours, vae
 from reproduction.vae.published import PAPER, paper_k
 
 
@@ -26,28 +26,28 @@ def variances(
 
 def test_table_1_agrees_with_itself() -> None:
     table = variances()
-    assert criteria.lowest(table)[1] == "agrees"
-    assert criteria.same_order(table, 2)[1] == "agrees"
-    assert criteria.highest(table)[1] == "agrees"
-    assert criteria.tied(table, "sum_and_sample")[1] == "agrees"
+    assert vae.lowest(table)[1] == "agrees"
+    assert vae.same_order(table, 2)[1] == "agrees"
+    assert vae.highest(table)[1] == "agrees"
+    assert vae.tied(table, "sum_and_sample")[1] == "agrees"
 
 
 def test_table_1_in_reverse_differs() -> None:
     table = variances(sign=-1.0)
-    assert criteria.lowest(table)[1] == "differs"
-    assert criteria.same_order(table, 2)[1] == "differs"
-    assert criteria.highest(table)[1] == "differs"
+    assert vae.lowest(table)[1] == "differs"
+    assert vae.same_order(table, 2)[1] == "differs"
+    assert vae.highest(table)[1] == "differs"
 
 
 def test_noise_leaves_table_1_undecided() -> None:
     table = variances(error=2.0)
-    assert criteria.lowest(table)[1] == "undecided"
-    assert criteria.same_order(table, 2)[1] == "undecided"
-    assert criteria.tied(table, "sum_and_sample")[1] == "undecided"
+    assert vae.lowest(table)[1] == "undecided"
+    assert vae.same_order(table, 2)[1] == "undecided"
+    assert vae.tied(table, "sum_and_sample")[1] == "undecided"
 
 
 def test_a_lower_variance_of_another_estimator_is_named() -> None:
-    number, decision = criteria.lowest(variances({"rloo": -5.0}))
+    number, decision = vae.lowest(variances({"rloo": -5.0}))
     assert decision == "differs"
     assert "RLOO" in number
 
@@ -68,19 +68,19 @@ def curves(dims: int, ends: dict[str, tuple[float, ...]]) -> pd.DataFrame:
 @pytest.mark.parametrize(("rloo", "decision"), [(100.2, "agrees"), (103.0, "differs")])
 def test_training_on_par(rloo: float, decision: str) -> None:
     table = curves(2, {"unordered_set": (100.0, 100.1), "rloo": (rloo, rloo + 0.1)})
-    assert criteria.trains_on_par(table, 2, "rloo")[1] == decision
+    assert vae.trains_on_par(table, 2, "rloo")[1] == decision
     more = pd.concat([table, curves(20, {"rloo": (300.0,), "unordered_set": (500.0,)})])
-    assert criteria.trains_on_par(more, 2, "rloo") == criteria.trains_on_par(table, 2, "rloo")
+    assert vae.trains_on_par(more, 2, "rloo") == vae.trains_on_par(table, 2, "rloo")
 
 
 def test_an_estimator_must_be_behind_in_one_domain_at_equal_epochs() -> None:
     small = {"unordered_set": (100.0, 100.1), "relax": (110.0, 110.1), "arsm": (100.0, 100.1)}
     large = {"unordered_set": (100.0, 100.1), "relax": (90.0, 90.1), "arsm": (105.0, 105.1)}
     tables = curves(2, small), curves(20, large)
-    number, decision = criteria.outperforms_in_one(*tables)
+    number, decision = vae.outperforms_in_one(*tables)
     assert decision == "agrees"
     assert "the closest of 2: +5.00" in number
-    assert criteria.outperforms_in_one(curves(2, large), tables[1])[1] == "differs"
+    assert vae.outperforms_in_one(curves(2, large), tables[1])[1] == "differs"
 
 
 def gaps(ends: dict[str, tuple[float, ...]]) -> pd.DataFrame:
@@ -107,18 +107,18 @@ GAPS = {
 
 def test_gaps_are_compared_at_the_end() -> None:
     table = gaps(GAPS)
-    assert criteria.shorter_tours(table, "rloo") == (
+    assert tours.shorter_tours(table, "rloo") == (
         "+29.7 (+25.4 to +34.2) % of the gap",
         "agrees",
     )
-    assert criteria.shorter_tours(table, "sum_and_sample_shared_sampled_baseline")[1] == "differs"
-    assert criteria.shorter_tours(table, "reinforce_rollout")[1] == "undecided"
-    assert criteria.tours_on_par(table, "risk")[1] == "agrees"
-    assert criteria.tours_on_par(table, "rloo")[1] == "differs"
+    assert tours.shorter_tours(table, "sum_and_sample_shared_sampled_baseline")[1] == "differs"
+    assert tours.shorter_tours(table, "reinforce_rollout")[1] == "undecided"
+    assert tours.tours_on_par(table, "risk")[1] == "agrees"
+    assert tours.tours_on_par(table, "rloo")[1] == "differs"
 
 
 def test_single_samples_are_compared_at_equal_instances() -> None:
-    number, decision = criteria.fewer_instances(gaps(GAPS))
+    number, decision = tours.fewer_instances(gaps(GAPS))
     assert decision == "agrees"
     assert "greedy rollout" in number
 
@@ -130,7 +130,7 @@ def test_the_most_confident_policy_counts(gain: float, decision: str) -> None:
         columns=["step", "estimator", "gain", "gain_error"],
     )
     policies = pd.DataFrame({"step": [0, 9], "duplicates": [0.0, 0.4]})
-    number, found = criteria.less_variance(table, policies)
+    number, found = tours.less_variance(table, policies)
     assert found == decision
     assert "40%" in number
 
@@ -141,7 +141,7 @@ def test_the_most_confident_policy_counts(gain: float, decision: str) -> None:
 def test_a_few_distinct_tours_are_compared_with_many(gap: float, decision: str) -> None:
     rows = [("distinct", 4, gap, 0.01), ("sampling", 16, 0.2, 0.01), ("sampling", 4, 9.0, 0.01)]
     growth = pd.DataFrame(rows, columns=["method", "k", "gap", "gap_error"])
-    assert criteria.fewer_tours(growth, few=4, many=16)[1] == decision
+    assert tours.fewer_tours(growth, few=4, many=16)[1] == decision
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_final_models_are_compared_by_seeds(behind: float, ahead: str, par: str)
     rows += [("rloo", seed, 0.2 + behind, behind + 0.001 * (seed - 2)) for seed in (1, 2, 3)]
     rows.append(("rloo", 4, 9.0, float("nan")))  # a seed that the other does not have
     paired = pd.DataFrame(rows, columns=["estimator", "seed", "gap", "minus_unordered_set"])
-    number, decision = criteria.shorter_final_tours(paired, "rloo")
+    number, decision = tours.shorter_final_tours(paired, "rloo")
     assert decision == ahead and number.startswith(f"{behind:+.4f}".replace("-", "−"))
-    number, decision = criteria.final_tours_on_par(paired, "rloo")
+    number, decision = tours.final_tours_on_par(paired, "rloo")
     assert decision == par and f"{500 * behind:+.1f}".replace("-", "−") in number
 
 
@@ -171,7 +171,7 @@ def test_a_control_variate_has_to_lower_the_variance_by_a_margin(
         for name, value in values.items()
         for part, k, x in (("encoder", 4, value), ("decoder", 4, 0.0), ("encoder", 1, 5.0))
     ]
-    found = criteria.controlled(pd.DataFrame(rows), "unordered_set_tangents", 0.22)
+    found = vae.controlled(pd.DataFrame(rows), "unordered_set_tangents", 0.22)
     assert found[1] == decision and f"{1.0 - tangents:+.2f}" in found[0]
 
 
@@ -179,7 +179,7 @@ def test_a_run_that_misses_the_target_counts_as_its_length() -> None:
     rows = [("unordered_set", 100.0, 400), ("unordered_set", 110.0, 400)]
     rows += [("rloo", float("nan"), 400), ("rloo", 390.0, 400)]
     table = pd.DataFrame(rows, columns=["estimator", "steps", "last"])
-    number, decision = criteria.fewer_steps(table)
+    number, decision = sequences.fewer_steps(table)
     assert decision == "agrees"
     assert number.startswith("+290 ")
 
@@ -189,7 +189,7 @@ def test_the_better_direction_of_the_best_of_m_is_known(lower: bool) -> None:
     rows = [("mean", 2.0, 2.1), ("independent", 1.5, 1.6), ("distinct", 1.0, 1.1)]
     table = pd.DataFrame(rows, columns=["objective", "x, seed 0", "x, seed 1"])
     expected = "agrees" if lower else "differs"
-    assert criteria.better_best(table, "x", lower=lower)[1] == expected
+    assert sequences.better_best(table, "x", lower=lower)[1] == expected
 
 
 def test_every_problem_must_be_ahead() -> None:
@@ -201,8 +201,8 @@ def test_every_problem_must_be_ahead() -> None:
         for solutions in (100, 300)
     ]
     table = pd.DataFrame(rows)
-    assert criteria.ahead_of(table, "rl4co_pomo", ("tsp",))[1] == "agrees"
-    assert criteria.ahead_of(table, "rl4co_pomo", ("tsp", "cvrp"))[1] == "differs"
+    assert tours.ahead_of(table, "rl4co_pomo", ("tsp",))[1] == "agrees"
+    assert tours.ahead_of(table, "rl4co_pomo", ("tsp", "cvrp"))[1] == "differs"
 
 
 @pytest.mark.parametrize(
@@ -212,16 +212,16 @@ def test_every_k_must_have_less_variance(ours: float, decision: str) -> None:
     rows = [(k, e, v, 0.1 * v) for k in (4, 8) for e, v in (("rloo", 2.0), ("unordered_set", 1.0))]
     table = pd.DataFrame(rows, columns=["k", "estimator", "variance", "variance_error"])
     table.loc[(table["k"] == 8) & (table["estimator"] == "unordered_set"), "variance"] = ours
-    number, found = criteria.less_variance_for_every_k(table.assign(duplicates=48.0), k=4)
+    number, found = sequences.less_variance_for_every_k(table.assign(duplicates=48.0), k=4)
     assert number == "variance of RLOO ÷ ours: 2.00 ± 0.28, at 48% duplicates"
     assert found == decision
 
 
 def test_evaluations_are_compared_by_their_variances() -> None:
     about = {"m": 1, "evaluations": 101, "samples": ["rloo", "unordered_set"]}
-    precise = criteria.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.01]}), m=1)
+    precise = sequences.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.01]}), m=1)
     assert precise == ("variance, independent ÷ distinct: 4.0 (2.7 to 5.9)", "agrees")
-    equal = criteria.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.02]}), m=1)
+    equal = sequences.more_precise(pd.DataFrame(about | {"spread": [0.02, 0.02]}), m=1)
     assert equal[1] == "undecided"
 
 
@@ -229,5 +229,5 @@ def test_runs_of_one_seed_are_compared() -> None:
     rows = [(m, s, t, 0.5 + 0.1 * s + 0.01 * (m != "rloo mean") * t) for s in range(3) for t in (0, 1)
             for m in ("rloo mean", "unordered_set mean")]  # fmt: skip
     curves = pd.DataFrame(rows, columns=["method", "seed", "step", "sampled"])
-    number, decision = criteria.better_pronunciations(curves)
+    number, decision = sequences.better_pronunciations(curves)
     assert number == "+1.00 (+1.00 to +1.00) points" and decision == "agrees"

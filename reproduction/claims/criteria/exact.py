@@ -1,0 +1,62 @@
+"""Decisions on numbers without noise: those of enumerated samples."""
+
+from __future__ import annotations
+
+import pandas as pd
+from scipy.stats import norm
+
+from reproduction.claims.statistics import OURS, Decision
+from reproduction.harness.tables import LEVEL
+
+ROUNDING = 1e-12
+
+
+def unbiased(rules: pd.DataFrame) -> tuple[str, Decision]:
+    """Find the largest bias of the rules that are said to be unbiased."""
+    said = rules[rules["unbiased"]]
+    largest = float(said["bias"].max())
+    number = f"largest bias of {said['rule'].nunique()} rules: {largest:.0e}"
+    return number, exactly(largest < ROUNDING)
+
+
+def never_above(rules: pd.DataFrame, ours: str, others: tuple[str, ...]) -> tuple[str, Decision]:
+    """Find the smallest ratio of the variances of other rules to that of ours at the same k, from k = 2."""
+    variance = rules[rules["k"] > 1].pivot(index="k", columns="rule", values="variance")
+    smallest = min(float((variance[other] / variance[ours]).min()) for other in others)
+    return f"smallest variance of the other ÷ ours: {smallest:.2f}", exactly(
+        smallest >= 1.0 - ROUNDING
+    )
+
+
+def smallest_ratio(variances: pd.DataFrame) -> tuple[str, Decision]:
+    """Compare the largest ratios to the lowest variance, over η and 2 to 7 evaluations."""
+    compared = variances[variances["evaluations"].between(2, 7)]
+    lowest = compared.groupby(["eta", "evaluations"])["variance"].transform("min")
+    worst = (compared["variance"] / lowest).groupby(compared["estimator"]).max()
+    ours, others = worst[OURS], worst.drop(OURS)
+    number = f"at most {ours:.1f} times the lowest; any other estimator {others.min():.0f} or more"
+    return number, exactly(ours < others.min())
+
+
+def follows_exact(trajectory: pd.DataFrame) -> tuple[str, Decision]:
+    """Count the steps at which the exact loss is within the 10th to the 90th percentile of the runs."""
+    by_step = {name: rows.set_index("step") for name, rows in trajectory.groupby("estimator")}
+    exact, runs = by_step["exact"]["loss_mean"], by_step[OURS]
+    inside = (runs["loss_10"] <= exact + ROUNDING) & (exact - ROUNDING <= runs["loss_90"])
+    difference = float((runs["loss_mean"] - exact).abs().max())
+    number = f"{inside.sum()} of {len(inside)} steps; the mean differs by at most {difference:.3f}"
+    return number, exactly(bool(inside.all()))
+
+
+def sampled_as_enumerated(checks: pd.DataFrame) -> tuple[str, Decision]:
+    """Compare sampled variances with exact ones at η = 0, where their standard errors are reliable."""
+    reliable = checks[(checks["eta"] == 0.0) & (checks["estimator"] != "importance_weighted")]
+    largest, count = float(reliable["z"].abs().max()), len(reliable)
+    critical = float(norm.ppf(1.0 - (1.0 - LEVEL) / 2 / count))
+    number = f"largest of {count} deviations: {largest:.1f} standard errors (limit {critical:.1f})"
+    return number, exactly(largest < critical)
+
+
+def exactly(holds: bool) -> Decision:
+    """Return the decision of numbers without noise."""
+    return "agrees" if holds else "differs"

@@ -13,8 +13,9 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import committed_table, markdown, mean_and_interval
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
 from reproduction.tsp.figures import RELEASED as RELEASED
+from reproduction.tsp.measurement_settings import TSPVariance
 from reproduction.tsp.ranking import in_last_quarter, ranking
-from reproduction.tsp.settings import SINGLE, TSPVariance
+from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
 OURS, USUAL, BIASED = "unordered_set", "rloo", "risk"

@@ -24,10 +24,10 @@ from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
 from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked, number_text
 from reproduction.tsp.decode import decode
+from reproduction.tsp.measurement_settings import TSPBestOfK
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.problem import tour_length
-from reproduction.tsp.settings import TSPBestOfK
 from swor.diagnostics.groups import duplicates
 
 METHODS = ("sampling", "distinct", "beam_search")

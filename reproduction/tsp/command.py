@@ -19,6 +19,14 @@ from reproduction.tsp.best_of_k_figure import best_of_k_figure
 from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
 from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
 from reproduction.tsp.final_gaps import final_gaps
+from reproduction.tsp.measurement_settings import (
+    TSPBestOfK,
+    TSPFigures,
+    TSPPaired,
+    TSPPretrained,
+    TSPSolve,
+    TSPVariance,
+)
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.paired import paired_rows, paired_table
@@ -32,16 +40,7 @@ from reproduction.tsp.ranking import (
     sampled_table,
 )
 from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import (
-    TSPBestOfK,
-    TSPFigures,
-    TSPPaired,
-    TSPPretrained,
-    TSPSettings,
-    TSPSolve,
-    TSPVariance,
-    check_distinct,
-)
+from reproduction.tsp.settings import TSPSettings, check_distinct
 from reproduction.tsp.start import with_start
 from reproduction.tsp.task import TourTask, gap_of
 from reproduction.tsp.variance import REFERENCE, TABLE, Measuring, Subject, model_to_measure

@@ -37,10 +37,11 @@ from reproduction.harness.measurements import (
 from reproduction.harness.models import load_model
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
+from reproduction.tsp.measurement_settings import BLOCKS, TSPVariance
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, Name, TSPVariance
+from reproduction.tsp.settings import SINGLE, ModelSettings, Name
 from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, tour_loss
 from reproduction.tsp.variance_tables import with_ratios
 from swor.diagnostics.groups import duplicates

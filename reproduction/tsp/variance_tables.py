@@ -10,7 +10,7 @@ import pandas as pd
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.tables import markdown
-from reproduction.tsp.settings import TSPVariance
+from reproduction.tsp.measurement_settings import TSPVariance
 
 USUAL = appearance("rloo").label
 GAIN = f"Variance of {USUAL} ÷ variance of the estimator"

@@ -16,9 +16,10 @@ from reproduction.tsp import best_of_k
 from reproduction.tsp.best_of_k import METHODS, best_lengths, sizes
 from reproduction.tsp.best_of_k_figure import best_of_k_figure, equal_number, marked
 from reproduction.tsp.command import tsp_best_of_k
+from reproduction.tsp.measurement_settings import TSPBestOfK
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.problem import tour_length, validation_instances
-from reproduction.tsp.settings import ModelSettings, TSPBestOfK
+from reproduction.tsp.settings import ModelSettings
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 import swor
 from reproduction.harness.errors import UserError
-from reproduction.tsp.settings import SINGLE, ModelSettings, Name, TSPFigures, TSPSettings
+from reproduction.tsp.measurement_settings import TSPFigures
+from reproduction.tsp.settings import SINGLE, ModelSettings, Name, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS
 
 

@@ -21,10 +21,11 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
 from reproduction.tsp.command import tsp, tsp_variance
+from reproduction.tsp.measurement_settings import BLOCKS, TSPVariance
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import random_instances, tour_length
 from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import BLOCKS, SINGLE, ModelSettings, TSPSettings, TSPVariance
+from reproduction.tsp.settings import SINGLE, ModelSettings, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS
 from reproduction.tsp.variance import (
     Gradient,

@@ -7,6 +7,7 @@ import runpy
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from documentation import DOCS, python_blocks, run_code
@@ -48,6 +49,11 @@ def test_every_picture_says_what_it_shows() -> None:
         pictures = re.findall(r"!\[(.*?)\]\((\S+?)\)", page.read_text(encoding="utf-8"))
         for alternative, target in pictures:
             assert len(alternative) > 20 or "badge" in target, (page, target)
+
+
+def hook(name: str) -> dict[str, Any]:
+    """What a file of additions to the build of the site defines."""
+    return runpy.run_path(str(ROOT / "site_hooks" / f"{name}.py"))
 
 
 def name(page: Path) -> str:
@@ -102,12 +108,12 @@ def anchors(page: Path) -> list[str]:
 def test_links_of_the_repository_become_those_of_the_site(
     page: str, link: str, expected: str
 ) -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("repository")
     assert hooks["site_links"](link, ROOT / page, None) == expected
 
 
 def test_files_that_the_site_lacks_are_links_to_the_repository() -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("repository")
     page, home = ROOT / "results" / "README.md", "https://example.org/swor"
     link = hooks["site_links"]("[the code](../swor/types.py)", page, home)
     assert link == "[the code](https://example.org/swor/blob/main/swor/types.py)"
@@ -115,7 +121,7 @@ def test_files_that_the_site_lacks_are_links_to_the_repository() -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_the_report_of_a_run_is_a_page_of_the_site(there: bool, tmp_path: Path) -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("repository")
     hooks["on_config"].__globals__["ROOT"] = tmp_path
     if there:
         (tmp_path / hooks["REPORT"]).parent.mkdir(parents=True)
@@ -135,7 +141,7 @@ def test_the_report_of_a_run_is_a_page_of_the_site(there: bool, tmp_path: Path) 
     ],
 )
 def test_a_wide_picture_scrolls_in_its_own_box(url: str, picture: str, wide: bool) -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("layout")
     match = hooks["PICTURE"].fullmatch(f'<img alt="a" src="{picture}">')
     assert ('class="wide"' in hooks["_scrollable"](match, url)) is wide
 
@@ -164,13 +170,13 @@ def test_a_wide_picture_scrolls_in_its_own_box(url: str, picture: str, wide: boo
 def test_names_break_at_their_parts_and_numbers_and_options_nowhere(
     content: str, expected: str
 ) -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("layout")
     assert hooks["breaks"](content) == expected
 
 
 @pytest.mark.parametrize(("columns", "wide"), [(4, False), (5, True)])
 def test_long_texts_of_a_table_that_scrolls_get_room(columns: int, wide: bool) -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("layout")
     head, text = "<th>a</th>" * columns, "a claim " * 10
     found = hooks["breaks"](f"<table><thead>{head}</thead><td>{text}</td><td>agrees</td></table>")
     assert (f'<td class="long">{text}</td>' in found) is wide and "<td>agrees</td>" in found
@@ -178,14 +184,14 @@ def test_long_texts_of_a_table_that_scrolls_get_room(columns: int, wide: bool) -
 
 def test_formulas_of_a_table_of_contents_are_shown_as_formulas() -> None:
     pytest.importorskip("latex2mathml")
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("formulas")
     child = SimpleNamespace(title=r"MNIST, \(10^{2}\)", children=[])
     hooks["_convert_titles"]([SimpleNamespace(title="Training", children=[child])])
     assert child.title.startswith("MNIST, <math") and "\\(" not in child.title
 
 
 def test_links_of_a_notebook_lead_to_pages_of_the_site() -> None:
-    hooks = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))
+    hooks = hook("notebooks")
     there = SimpleNamespace(url_relative_to=lambda other: "../../best_of/")
     files = SimpleNamespace(get_file_from_path={"best_of.md": there}.get)
     notebook = SimpleNamespace(src_uri="tutorials/policy.ipynb")
@@ -212,7 +218,7 @@ def test_equations_have_their_printed_numbers() -> None:
 @pytest.fixture(scope="module")
 def docstrings() -> dict[str, str]:
     """The docstrings of all public names, constants included."""
-    found: dict[str, str] = runpy.run_path(str(ROOT / "mkdocs_hooks.py"))["docstrings"]()
+    found: dict[str, str] = hook("docstrings")["docstrings"]()
     return found
 
 

@@ -48,5 +48,7 @@ def test_the_code_of_a_notebook_fits_its_column(notebook: Path) -> None:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_picture_of_a_notebook_says_what_it_shows(notebook: Path) -> None:
-    texts = runpy.run_path(str(DOCS.parent / "mkdocs_hooks.py"))["alternatives"](notebook)
+    texts = runpy.run_path(str(DOCS.parent / "site_hooks" / "notebooks.py"))["alternatives"](
+        notebook
+    )
     assert texts and all(len(text) > 20 for text in texts)

@@ -138,7 +138,7 @@ class Weights:
     def mean(self, cost: Tensor) -> Tensor:
         r"""Return the estimate of the expected cost, $\sum_s w_s f_s$, (*batch,)."""
         used = self._used(cost)
-        return (self.weight * used).sum(-1).to(self._dtype(cost))
+        return (self.weight.detach() * used).sum(-1).to(self._dtype(cost))
 
     def baseline(self, cost: Tensor) -> Tensor:
         r"""Return the built-in baseline of every sample, $b_s = \sum_{s'} M_{ss'} f_{s'}$, (*batch, k)."""
@@ -147,7 +147,7 @@ class Weights:
     def _baseline(self, cost: Tensor) -> Tensor:
         if self.baseline_weights is None:
             return torch.zeros_like(cost)
-        return (self.baseline_weights * cost.unsqueeze(-2)).sum(-1)
+        return (self.baseline_weights.detach() * cost.unsqueeze(-2)).sum(-1)
 
     def loss(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent
 
 from swor.estimators.estimator import Estimator, EstimatorLike
-from swor.samplers.distributions import sample
+from swor.samplers.distributions import parameter, sample
 from swor.types import Cost
 
 Method = Literal["auto", "batch", "loop"]
@@ -61,50 +61,49 @@ def batched(
     generator: torch.Generator | None,
 ) -> DrawGradients:
     """Return a function that draws many estimates on a batch axis, with gradients by the chain rule."""
-    logits = _logits(dist)
-    to_parameters = _chain(logits, parameters)
+    given = _given(dist)
+    to_parameters = _chain(given, parameters)
 
     def draw(n: int) -> tuple[Tensor, Tensor]:
-        leaf = logits.detach().expand(n, *logits.shape).clone().requires_grad_()
-        losses = estimator(f, _with_logits(dist, leaf), k, generator=generator)
+        leaf = given.detach().expand(n, *given.shape).clone().requires_grad_()
+        losses = estimator(f, _with(dist, leaf), k, generator=generator)
         losses = losses.reshape(n, -1).mean(-1)
-        (by_logits,) = torch.autograd.grad(losses.sum(), leaf)
-        return losses.detach(), to_parameters(by_logits)
+        (by_given,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), to_parameters(by_given)
 
     return draw
 
 
-def _chain(logits: Tensor, parameters: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the map from gradients of the logits (n, *logits) to those of the parameters (n, parameters).
+def _chain(given: Tensor, parameters: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the map from gradients of logits or probs (n, *given) to those of parameters (n, parameters).
 
     It multiplies by the Jacobian if that is small enough to be stored, and runs a backward pass otherwise.
     """
 
-    def backward(by_logits: Tensor) -> Tensor:
+    def backward(by_given: Tensor) -> Tensor:
         gradients = torch.autograd.grad(
-            logits, parameters, by_logits, retain_graph=True, is_grads_batched=True
+            given, parameters, by_given, retain_graph=True, is_grads_batched=True
         )
-        return _flat(gradients, len(by_logits))
+        return _flat(gradients, len(by_given))
 
-    size = logits.numel()
+    size = given.numel()
     if size * max(size, count(parameters)) > NUMBERS:
         return backward
-    unit = torch.eye(size, dtype=logits.dtype, device=logits.device)
-    jacobian = backward(unit.unflatten(-1, logits.shape) if logits.shape else unit.squeeze(-1))
-    return lambda by_logits: by_logits.reshape(len(by_logits), -1) @ jacobian
+    unit = torch.eye(size, dtype=given.dtype, device=given.device)
+    jacobian = backward(unit.unflatten(-1, given.shape) if given.shape else unit.squeeze(-1))
+    return lambda by_given: by_given.reshape(len(by_given), -1) @ jacobian
 
 
-def _logits(dist: Any) -> Tensor:
-    logits: Tensor = _logits(dist.base_dist) if isinstance(dist, Independent) else dist.logits
-    return logits
+def _given(dist: Any) -> Tensor:
+    """Return the logits or the probabilities that a distribution was made with."""
+    return _given(dist.base_dist) if isinstance(dist, Independent) else parameter(dist)[1]
 
 
-def _with_logits(dist: Any, logits: Tensor) -> Distribution:
-    """Return a distribution of the same kind with other logits, which may have more batch axes."""
+def _with(dist: Any, given: Tensor) -> Distribution:
+    """Return a distribution of the same kind with other logits or probabilities, and more batch axes."""
     if isinstance(dist, Independent):
-        base = _with_logits(dist.base_dist, logits)
-        return Independent(base, dist.reinterpreted_batch_ndims)
-    other: Distribution = type(dist)(logits=logits)
+        return Independent(_with(dist.base_dist, given), dist.reinterpreted_batch_ndims)
+    other: Distribution = type(dist)(**{parameter(dist)[0]: given})
     return other
 
 
@@ -123,7 +122,7 @@ def choose(
             f"method is {method!r}; expected 'auto', 'batch' or 'loop'. Leave it out for 'auto'."
         )
     on_its_own = isinstance(estimator, Estimator) and not estimator.mixes_batch
-    fits = on_its_own and all(_reached(_logits(dist), parameters))
+    fits = on_its_own and all(_reached(_given(dist), parameters))
     return "batch" if fits and _takes_batches(f, dist, parameters) else "loop"
 
 
@@ -137,7 +136,7 @@ def _reached(y: Tensor, parameters: Sequence[Tensor]) -> list[bool]:
 
 def _takes_batches(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> bool:
     """Return whether f gives the same costs on an additional batch axis, and depends on no parameter."""
-    generator = torch.Generator(_logits(dist).device).manual_seed(0)
+    generator = torch.Generator(_given(dist).device).manual_seed(0)
     with torch.no_grad():
         values = [sample(dist, 4, replacement=True, generator=generator).value for _ in range(3)]
     try:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_finite
+from swor._checks import check_finite, may_validate
 from swor.samplers.distributions import sample
 from swor.types import Cost, check_numbers, score
 
@@ -23,7 +23,8 @@ def vimco(
     In $L_{-s}$ the geometric mean of the other samples replaces $f_s$, and $\nabla_f L$ is the pathwise term
     if f itself carries gradient. VIMCO does not estimate $E[f]$. It is unbiased for its own objective,
     $E[\log \frac1k \sum_s f(x_s)]$. Use it with $f = p(x, h) / q(h)$, for which this objective is a bound on
-    the log-likelihood; maximise it, that is, minimise its negative. There is no baseline for k = 1.
+    the log-likelihood; maximise it, that is, minimise its negative. There is no baseline for k = 1, and for a
+    sample without which all terms are 0.
 
     Args:
         log_f: the *logarithm* of f, from values (*batch, k, *event) to (*batch, k).
@@ -47,8 +48,20 @@ def vimco(
     check_numbers("log_f", terms, drawn.log_p, "the log-probabilities")
     check_finite("log_f", terms, minus_infinity=True)
     bound = terms.logsumexp(-1) - math.log(k)
-    advantage = bound.detach().unsqueeze(-1) - _without_own(terms.detach())
+    _check_bound(bound)
+    without = _without_own(terms.detach())
+    baseline = without.masked_fill(without == -torch.inf, 0.0)
+    advantage = bound.detach().unsqueeze(-1) - baseline
     return bound + (score(drawn.log_p) * advantage).sum(-1)
+
+
+def _check_bound(bound: Tensor) -> None:
+    if may_validate(bound) and bool((bound == -torch.inf).any()):
+        raise ValueError(
+            "all terms log_f of an element of the batch are −inf, so its bound is −inf and has no gradient; "
+            "expected a finite one among them. Draw more samples, or give impossible outcomes a finite, "
+            "low value."
+        )
 
 
 def _without_own(log_f: Tensor) -> Tensor:

@@ -46,7 +46,8 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
             [0.0600, 0.0000]], dtype=torch.float64)
     """
     wide = wide_dtype(log_p.device)
-    log_p, log_rest = log_p.to(wide), None if log_rest is None else log_rest.to(wide)
+    log_p = log_p.detach().to(wide)
+    log_rest = None if log_rest is None else log_rest.detach().to(wide)
     first, second = first_and_second_draw(log_p, log_rest)
     inner = interior(*complete(log_p, log_rest)[:2])
     joint = first.unsqueeze(-1) * second

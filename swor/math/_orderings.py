@@ -23,7 +23,8 @@ def log_prob_orderings(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, Tensor]
     k = log_p.shape[-1]
     orders = torch.tensor(list(permutations(range(k))), device=log_p.device).reshape(-1, k)
     ordered = log_p[..., orders]
-    log_t = log_remaining(ordered, log_rest.unsqueeze(-1).expand(ordered.shape[:-1]))
+    rest = log_rest.masked_fill(log_rest == -torch.inf, LOG_NOTHING)  # whose gradient is a number
+    log_t = log_remaining(ordered, rest.unsqueeze(-1).expand(ordered.shape[:-1]))
     return orders, (ordered - log_t[..., :-1]).sum(-1)
 
 

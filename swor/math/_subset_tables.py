@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -39,17 +40,25 @@ class Tables(NamedTuple):
 
 @lru_cache(maxsize=64)
 def tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
-    """Return the tables, which are made once."""
-    with torch.inference_mode(False):  # an inference tensor here would break later gradients
-        places = _places(k - 1)
-        ones = torch.ones(k, 1, dtype=dtype, device=device)
-        return Tables(
-            incidence=_incidence(k, places).to(device, dtype),
-            own=torch.eye(k, dtype=dtype, device=device).unsqueeze(-1),
-            ones=(ones[:1], ones),
-            levels=tuple(_level(k, size, places, device) for size in range(1, k + 1)),
-            left_out=_left_out(k, places, device),
-        )
+    """Return the tables, which are made once, in a thread of their own.
+
+    The first call may be made under a transform of torch.func, an export or inference mode. Tensors that are
+    made there belong to it, and would break every later call. All of these hold for one thread only.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(_made, k, dtype, device).result()
+
+
+def _made(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    places = _places(k - 1)
+    ones = torch.ones(k, 1, dtype=dtype, device=device)
+    return Tables(
+        incidence=_incidence(k, places).to(device, dtype),
+        own=torch.eye(k, dtype=dtype, device=device).unsqueeze(-1),
+        ones=(ones[:1], ones),
+        levels=tuple(_level(k, size, places, device) for size in range(1, k + 1)),
+        left_out=_left_out(k, places, device),
+    )
 
 
 def _subsets(k: int, size: int) -> list[Subset]:

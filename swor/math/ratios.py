@@ -23,7 +23,7 @@ from swor._checks import (
 from swor.math import _integral, _orderings, _subsets
 from swor.math._blocks import in_blocks, split
 from swor.math._interface import interior
-from swor.math._logspace import log1mexp, log_remaining, working_dtype
+from swor.math._logspace import LOG_NOTHING, log1mexp, log_remaining, working_dtype
 
 Method = Literal["auto", "subsets", "integral", "orderings"]
 
@@ -56,7 +56,8 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
         | https://arxiv.org/abs/2002.06043
     """
     full, rest = _checked(log_p, log_rest)
-    log_t = log_remaining(full, rest)[..., :-1]
+    # The gradient of a cumulative sum that starts with log 0 would be NaN.
+    log_t = log_remaining(full, rest.masked_fill(rest == -torch.inf, LOG_NOTHING))[..., :-1]
     impossible = full == -torch.inf
     terms = full.masked_fill(impossible, 0.0) - log_t.masked_fill(impossible, 0.0)
     return torch.where(impossible.any(-1), -torch.inf, terms.sum(-1)).to(log_p.dtype)
@@ -160,7 +161,7 @@ def leave_one_out(
     """
     check_log_probs("log_p", log_p)
     module = METHODS[_choose(method, log_p.shape[-1])]
-    full, rest = _checked(log_p, log_rest)
+    full, rest = constants(*_checked(log_p, log_rest))
 
     def log_ratios(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
         inner = interior(log_p, log_rest)
@@ -213,7 +214,7 @@ def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tup
             return (first,)
         return first, found.two.mul_(scale).movedim((0, 1), (-2, -1))
 
-    full, rest = _checked(log_p, log_rest)
+    full, rest = constants(*_checked(log_p, log_rest))
     numbers = module.numbers(full.shape[-1], full.dtype)
     return in_blocks(draws, full, rest, numbers=numbers)
 
@@ -227,6 +228,11 @@ def _diagonal(pairs: Tensor) -> Tensor:
     """The diagonal of (k, k, batch), a view (k, batch)."""
     k = pairs.shape[0]
     return pairs.view(k * k, *pairs.shape[2:])[:: k + 1]
+
+
+def constants(*given: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors without their derivatives; no_grad does not stop those of the forward mode."""
+    return tuple(x.detach() for x in given)
 
 
 def complete(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -244,11 +250,17 @@ def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
     if log_rest is None:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
-        return full, log1mexp(log_sum.clamp(max=0.0))
+        return full, _log_outside(log_sum)
     check_tensor("log_rest", log_rest, log_p.dtype)
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
     return full, log_rest.to(full.dtype)
+
+
+def _log_outside(log_sum: Tensor) -> Tensor:
+    """Return log(1 − e^x) of the log of a mass; without a derivative, which is infinite, where it is 1."""
+    nothing = log_sum >= 0.0
+    return log1mexp(log_sum.masked_fill(nothing, -1.0)).masked_fill(nothing, -torch.inf)
 
 
 def _choose(method: str, k: int) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import (
+    check_count,
     check_distinct,
     check_finite,
     check_log_probs,
@@ -64,7 +65,7 @@ def advantages(
         | https://arxiv.org/abs/2002.06043
     """
     check_numbers("reward", reward, log_p, "log_p")
-    reward = without_impossible(reward, log_p)
+    reward = without_impossible(reward.detach(), log_p)
     check_finite("reward", reward)
     if objective not in OBJECTIVES:
         raise ValueError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}.")
@@ -101,4 +102,5 @@ def _coefficient(sample: Sample, reward: Tensor, objective: Objective, m: int | 
         return weights.weight * (used - weights.baseline(used))
     if objective == "best_of":
         return best_of(sample, m).coefficient(reward)
+    check_count("m", m, most=sample.k)
     return log_success(sample, m).coefficient(reward)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
+from swor.math._murthy import murthy
 from swor.math.ratios import complete
 from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
@@ -92,6 +93,8 @@ class BestOf:
         """
         f = possible_values("f", f, self.sample)
         check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
+        if self.m == 1:
+            return murthy(self.sample.log_p, self.sample.log_rest, f)
         signed = f if self.largest else -f
         return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
 

@@ -7,9 +7,8 @@ from functools import partial
 from torch import Tensor
 
 from swor._checks import check_finite
-from swor.math._logspace import working_dtype
 from swor.math._murthy import murthy
-from swor.math.ratios import first_and_second_draw, first_draw, leave_one_out
+from swor.math.ratios import complete, first_and_second_draw, first_draw, leave_one_out
 from swor.types import Sample, Scheme, Weights, check_numbers, require, without_impossible
 
 
@@ -51,13 +50,15 @@ def unordered_set(sample: Sample) -> Weights:
 
 
 def _log_ratios(sample: Sample) -> tuple[Tensor, Tensor | None]:
-    """Return log R and log R2 of a sample, in working precision; there is no baseline for k = 1."""
-    log_p, log_rest = sample.log_p.detach(), sample.log_rest
-    log_p = log_p.to(working_dtype(log_p.dtype))
-    log_rest = None if log_rest is None else log_rest.to(log_p.dtype)
+    """Return log (w / q) and log (M / q) of a sample, in working precision; no baseline for k = 1.
+
+    They are log R and log R2 where q is normalised, as it is but for rounding.
+    """
+    log_q, log_rest, log_total = complete(sample.log_p.detach(), sample.log_rest)
     if sample.k == 1:
-        return leave_one_out(log_p, log_rest), None
-    return leave_one_out(log_p, log_rest, second_order=True)
+        return leave_one_out(log_q, log_rest) - log_total.unsqueeze(-1), None
+    log_r, log_r2 = leave_one_out(log_q, log_rest, second_order=True)
+    return log_r - log_total.unsqueeze(-1), log_r2 - log_total[..., None, None]
 
 
 def murthy_variance(sample: Sample, cost: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from swor._checks import (
     check_k,
     check_log_probs,
     check_normalized,
-    check_possible,
     check_shape,
     may_inspect,
     may_validate,
@@ -163,7 +162,7 @@ def top_k_and_sample(
         count = torch.full_like(log_outside[..., :1], k - m, dtype=torch.long)
     summed_first = torch.arange(k, device=full.device) < count
     log_mass = log_outside.gather(-1, count)
-    check_possible(log_mass)
+    _check_left(log_mass, count)
     value = _sum_then_sample(full, chosen, summed_first, log_mass, generator)
     log_q = torch.log((k - count).to(full.dtype)) + full.gather(-1, value) - log_mass
     log_q = torch.where(summed_first, 0.0, log_q)
@@ -194,6 +193,17 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
             "summed contains an outcome twice; expected distinct outcomes. Remove the duplicates."
         )
     return given
+
+
+def _check_left(log_mass: Tensor, count: Tensor) -> None:
+    """Check that there is mass to sample from beside the outcomes that are summed."""
+    if may_validate(log_mass) and bool((empty := log_mass == -torch.inf).any()):
+        summed = int(count[empty].max())
+        raise ValueError(
+            f"the {summed} outcomes that are summed have all the probability of an element of the batch, so "
+            "there is none left to sample from; expected fewer possible outcomes in the sum. Lower k, "
+            "raise m, mask fewer outcomes, or draw a sample without replacement with allow_fewer=True."
+        )
 
 
 def likeliest(log_probs: Tensor, count: int) -> Tensor:

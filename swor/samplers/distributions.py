@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -47,13 +46,19 @@ def factorized(dist: Distribution) -> Factorized:
 
 
 def _table(base: Distribution, given: object) -> tuple[Tensor, Encoding]:
-    if isinstance(base, Categorical):
-        return _unclamped(base.logits, base, lambda p: p), "index"
-    if isinstance(base, OneHotCategorical):
-        return _unclamped(base.logits, base._categorical, lambda p: p), "one_hot"
+    if isinstance(base, Categorical | OneHotCategorical):
+        name, given_as = parameter(base)
+        encoding: Encoding = "index" if isinstance(base, Categorical) else "one_hot"
+        return given_as if name == "logits" else _log(given_as), encoding
     if isinstance(base, Bernoulli):
-        log_probs = torch.stack([F.logsigmoid(-base.logits), F.logsigmoid(base.logits)], dim=-1)
-        return _unclamped(log_probs, base, lambda p: torch.stack([1.0 - p, p], dim=-1)), "binary"
+        name, given_as = parameter(base)
+        if name == "logits":
+            pair = F.logsigmoid(-given_as), F.logsigmoid(given_as)
+        else:
+            sure = (given_as == 0.0) | (given_as == 1.0)  # and stays so: there is no gradient
+            probs = torch.where(sure, given_as.detach(), given_as)
+            pair = _log_complement(probs), _log(probs)
+        return torch.stack(pair, dim=-1), "binary"
     named = repr(given) if isinstance(given, Distribution) else kind(given)
     raise TypeError(
         f"the distribution is {named}; expected Categorical, OneHotCategorical, Bernoulli, or "
@@ -62,21 +67,27 @@ def _table(base: Distribution, given: object) -> tuple[Tensor, Encoding]:
     )
 
 
-def _unclamped(
-    log_probs: Tensor, base: Distribution, all_probs: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Return log-probabilities in which an outcome of probability 0 is impossible.
+def parameter(base: Categorical | OneHotCategorical | Bernoulli) -> tuple[str, Tensor]:
+    """Return the name and the value of what a distribution was made with, "probs" or "logits".
 
-    A distribution that is made with ``probs`` clamps its logits to the log of the machine epsilon.
+    The logits of a distribution that was made with probabilities are clamped to the log of the machine
+    epsilon: an outcome of probability 0 is possible under them, and the gradient of a small one is lost.
     """
-    given: Tensor | None = vars(base).get("probs")
-    if given is None:  # made with logits, which are not clamped
-        return log_probs
-    probs = all_probs(given)
-    eps = torch.finfo(probs.dtype).eps
-    clamped = (probs < eps) & (log_probs > math.log(eps) - 0.5)
-    exact = torch.where(probs > 0.0, probs, 1.0).log().masked_fill(probs == 0.0, -torch.inf)
-    return torch.where(clamped, exact, log_probs)
+    inner = base._categorical if isinstance(base, OneHotCategorical) else base
+    given: Tensor = inner._param
+    return ("logits" if given is vars(inner).get("logits") else "probs"), given
+
+
+def _log(probs: Tensor) -> Tensor:
+    """Return log p, which is −inf without a gradient where p is 0."""
+    impossible = probs == 0.0
+    return probs.masked_fill(impossible, 1.0).log().masked_fill(impossible, -torch.inf)
+
+
+def _log_complement(probs: Tensor) -> Tensor:
+    """Return log(1 − p), which is −inf without a gradient where p is 1."""
+    impossible = probs == 1.0
+    return torch.log1p(-probs.masked_fill(impossible, 0.0)).masked_fill(impossible, -torch.inf)
 
 
 def can_be_listed(dist: Distribution) -> bool:

@@ -129,3 +129,27 @@ def test_bad_input_is_refused() -> None:
         gradient_moments("unordered_set", cost, dist, [])
     with pytest.raises(ValueError, match="expected 'auto', 'batch' or 'loop'"):
         gradient_moments("unordered_set", cost, dist, [parameter], method="fast")
+
+
+@pytest.mark.parametrize("method", ["loop", "batch"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_impossible_outcome_of_a_distribution_made_with_probs_is_never_drawn(method, dtype):
+    probs = torch.tensor([0.5, 0.5, 0.0], dtype=dtype, requires_grad=True)
+    costs = torch.tensor([0.0, 0.0, 100.0], dtype=dtype)
+    dist = torch.distributions.Categorical(probs=probs)
+    found = swor.gradient_moments(
+        "rloo", lambda x: costs[x], dist, [probs], k=4, repeats=400, method=method
+    )
+    assert found.value == 0.0
+
+
+def test_both_methods_differentiate_probabilities_alike():
+    weights = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64, requires_grad=True)
+    costs = torch.tensor([1.0, 4.0, 2.0], dtype=torch.float64)
+    dist = torch.distributions.Categorical(probs=weights)
+    exact = torch.autograd.grad(swor.exact(lambda x: costs[x], dist), weights, retain_graph=True)
+    for method in ("loop", "batch"):
+        found = swor.gradient_moments(  # the whole domain: every draw is the exact gradient
+            "unordered_set", lambda x: costs[x], dist, [weights], k=3, repeats=3, method=method
+        )
+        torch.testing.assert_close(found.mean, exact[0])

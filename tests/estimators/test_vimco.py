@@ -36,3 +36,21 @@ def test_the_baseline_of_vimco_absorbs_a_shift() -> None:
         estimate = swor.vimco(shifted, problem.dist, 4, generator=generator)
         gradients.append(problem.moments(estimate)[:, 1:])
     torch.testing.assert_close(*gradients)
+
+
+def test_impossible_terms_leave_value_and_gradient_finite() -> None:
+    log_f = torch.tensor([0.0, -torch.inf, -torch.inf], dtype=torch.float64)
+    logits = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    dist, refused = torch.distributions.Categorical(logits=logits), 0
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        try:
+            bound = swor.vimco(lambda x: log_f[x], dist, 3, generator=generator)
+        except ValueError as error:
+            assert "all terms log_f of an element of the batch are" in str(error)
+            refused += 1
+            continue
+        (gradient,) = torch.autograd.grad(bound, logits, retain_graph=True)
+        assert bound.item() in [pytest.approx(math.log(n / 3)) for n in (1, 2, 3)]
+        assert gradient.isfinite().all()
+    assert 0 < refused < 20

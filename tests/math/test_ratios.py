@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import mpmath as mp
 import pytest
@@ -378,3 +379,27 @@ def test_lower_precision_for_one_backend_is_noticed(monkeypatch):
     monkeypatch.setattr(torch, "get_float32_matmul_precision", mixed)
     with NoFloat32Product():
         ratios.first_and_second_draw(*random_set(4, 8, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("log_rest", [None, torch.tensor(-torch.inf, dtype=torch.float64)])
+@pytest.mark.parametrize(
+    "log_prob",
+    [
+        swor.log_prob_ordered,
+        swor.log_prob_set,
+        partial(swor.log_prob_set, method="integral"),
+        partial(swor.log_prob_set, method="orderings"),
+    ],
+)
+def test_the_gradient_of_a_whole_domain_is_that_of_its_logits(log_prob, log_rest):
+    """The derivative by a mass outside that is 0 is infinite, and no parameter of a policy changes it."""
+    logits = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log().requires_grad_()
+
+    def of_logits(logits):
+        return log_prob(logits.log_softmax(-1), log_rest)
+
+    (gradient,) = torch.autograd.grad(of_logits(logits), logits)
+    step = 1e-5 * torch.eye(3, dtype=torch.float64)
+    with torch.no_grad():
+        differences = [(of_logits(logits + h) - of_logits(logits - h)) / 2e-5 for h in step]
+    torch.testing.assert_close(gradient, torch.stack(differences), rtol=0, atol=1e-6)

@@ -114,3 +114,9 @@ def test_an_offset_of_the_rewards_costs_no_digits_in_half_precision(dtype: torch
     found = swor.advantages(log_p, reward.to(dtype)).double()
     exact = swor.advantages(log_p.double(), reward.double())
     assert ((found - exact).abs().max() / exact.abs().max()) < 0.01
+
+
+def test_an_order_that_is_too_high_is_named_as_it_was_given():
+    log_p, reward = torch.tensor([0.3, 0.2]).log(), torch.tensor([1.0, 0.0])
+    with pytest.raises(ValueError, match=r"^m is 3; expected from 1 to 2"):
+        swor.advantages(log_p, reward, objective="log_success", m=3)

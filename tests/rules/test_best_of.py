@@ -521,3 +521,33 @@ def test_the_exact_best_of_a_million_draws():
     assert best.dtype == torch.float32 and best.item() == pytest.approx(4.0, rel=1e-6)
     best.backward()
     assert logits.grad.abs().max() < 1e-3
+
+
+def test_a_variance_in_float32_is_not_negative():
+    for seed in range(100, 140):
+        g = torch.Generator().manual_seed(seed)
+        log_probs = (4.0 * torch.randn(50, generator=g)).log_softmax(-1)
+        sample = swor.gumbel_top_k(log_probs, 8, generator=g)
+        f = torch.rand(8, generator=g)
+        for m in (1, 2, 4):
+            assert swor.best_of(sample, m).variance(f) >= 0.0
+        single, murthy = swor.best_of(sample, 1).variance(f), swor.murthy_variance(sample, f)
+        assert torch.equal(single, murthy)
+
+
+def test_the_ratio_of_two_policies_is_that_of_their_log_probabilities():
+    """Log-probabilities in half precision do not sum to 1 exactly, which must not change the ratio."""
+    log_q = torch.tensor([0.4, 0.3], dtype=torch.float64).log() + 0.1
+    log_rest = torch.tensor(0.3, dtype=torch.float64).log() + 0.1
+    sample = swor.Sample(torch.arange(2), log_q, log_rest, scheme="without_replacement")
+    target, f = (
+        torch.tensor([0.2, 0.5], dtype=torch.float64).log(),
+        torch.tensor([1.0, 2.0]).double(),
+    )
+    weights = swor.unordered_set(sample)
+    expected = weights.weight * (target - log_q).exp()
+    one_by_one = torch.func.vmap(lambda log_p: weights.off_policy(log_p).weight)(target[None])
+    torch.testing.assert_close(weights.off_policy(target).weight, expected)
+    torch.testing.assert_close(one_by_one[0], expected)
+    best = swor.best_of(sample, 1).loss(f, log_p=target)
+    torch.testing.assert_close(best, weights.loss(f, log_p=target))

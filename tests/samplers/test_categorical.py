@@ -143,3 +143,8 @@ def test_left_over_samples_have_no_mass_where_values_cannot_be_looked_at(way, mo
     sample = swor.gumbel_top_k(log_probs.expand(50, 43), 5, generator=seeded())
     assert torch.equal((sample.log_p > -torch.inf).sum(-1), torch.full((50,), 2))
     assert torch.allclose(sample.log_p.exp().sum(-1), torch.ones(50))
+
+
+def test_a_sum_that_has_all_the_mass_is_refused():
+    with pytest.raises(ValueError, match="the 2 outcomes that are summed have all the probability"):
+        swor.top_k_and_sample(torch.tensor([0.5, 0.5, 0.0]).log(), 3)

@@ -107,3 +107,37 @@ def test_logits_are_used_as_they_are_even_if_probabilities_were_read():
     dist = Categorical(logits=logits)
     assert dist.probs[2] == 0.0
     assert torch.equal(support(dist).log_p, dist.logits)
+
+
+@pytest.mark.parametrize("p", [1e-8, 1e-3, 0.4, 1.0 - 1e-7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_probabilities_keep_their_gradient(p, dtype):
+    """torch clamps the logits of a distribution that is made with probabilities."""
+    p = torch.tensor(p, dtype=dtype, requires_grad=True)
+    costs = torch.tensor([5.0, 7.0], dtype=dtype)
+    pair = torch.stack([1.0 - p, p])
+    for value in (
+        swor.exact(lambda x: 5.0 + 2.0 * x, Bernoulli(probs=p)),
+        swor.exact(lambda x: costs[x], Categorical(probs=pair)),
+        swor.exact(lambda x: (costs * x).sum(-1), OneHotCategorical(probs=pair)),
+    ):
+        (gradient,) = torch.autograd.grad(value, p, retain_graph=True)
+        assert gradient.item() == pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_a_variable_that_is_sure_has_no_gradient(p):
+    p = torch.tensor(p, requires_grad=True)
+    value = swor.exact(lambda x: 5.0 + 2.0 * x, Bernoulli(probs=p))
+    (gradient,) = torch.autograd.grad(value, p)
+    assert value.item() == 5.0 + 2.0 * p.item() and gradient.item() == 0.0
+
+
+def test_what_was_looked_at_does_not_change_the_distribution():
+    """The other parameter of a distribution is computed when it is first asked for."""
+    logits = torch.tensor([0.0, -200.0])
+    for dist in (Categorical(logits=logits), Categorical(probs=torch.tensor([1.0, 0.0]))):
+        before = support(dist).log_p
+        assert dist.logits is not None and dist.probs is not None
+        assert torch.equal(before, support(dist).log_p)
+    assert support(Categorical(logits=logits)).log_p[1] == -200.0

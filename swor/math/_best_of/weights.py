@@ -33,7 +33,7 @@ from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
 from swor.math._double import wide_dtype
 from swor.math._logspace import LOG_EVERYTHING
-from swor.math.ratios import complete
+from swor.math.ratios import complete, constants
 
 Method = Literal["auto", "subsets", "integral"]
 
@@ -84,7 +84,7 @@ def best_of_weights(
 @torch.no_grad()
 def best_of_variance(log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int) -> Tensor:
     r"""$E[f(x_{1..m}) \mid S]^2 - E[f(x_{1..m}) f(x_{m+1..2m}) \mid S]$, (*batch,), for k ≥ 2m."""
-    draws, f, _ = prepare(log_q, log_rest, f, 2 * m, None)
+    draws, f, _ = prepare(log_q, log_rest, f, 2 * m, None, wide=True)  # a difference that cancels
     return variance(draws, f, m)
 
 
@@ -98,17 +98,28 @@ def ascending(f: Tensor, log_p: Tensor) -> Tensor:
 
 
 def prepare(
-    log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int, log_p: Tensor | None
+    log_q: Tensor,
+    log_rest: Tensor | None,
+    f: Tensor,
+    m: int,
+    log_p: Tensor | None,
+    *,
+    wide: bool = False,
 ) -> tuple[Draws, Tensor, Tensor]:
-    """In working precision and in ascending order of f: the draws, f, and the order itself."""
-    full, rest, log_total = complete(log_q, log_rest)
-    full, rest = full - log_total.unsqueeze(-1), rest - log_total
-    if m > SINGLE_PRECISION:
-        wide = wide_dtype(full.device)
-        full, rest = full.to(wide), rest.to(wide)
-    target = full if log_p is None else log_p.to(full.dtype)
+    """In ascending order of f: the draws, f, and the order itself, as constants.
+
+    They are in working precision, or in double precision if it is asked for or m is large.
+    """
+    given, rest, log_total = constants(*complete(log_q, log_rest))
+    full, rest = given - log_total.unsqueeze(-1), rest - log_total
+    if wide or m > SINGLE_PRECISION:
+        full, rest = (x.to(wide_dtype(x.device)) for x in (full, rest))
+    # The ratio of the policies is that of log_p and log_q as they are given.
+    target = (
+        full if log_p is None else full + (log_p.detach().to(full.dtype) - given.to(full.dtype))
+    )
     order = ascending(f, full)
-    f, full, target = (x.gather(-1, order) for x in (f.to(full.dtype), full, target))
+    f, full, target = (x.gather(-1, order) for x in (f.detach().to(full.dtype), full, target))
     impossible, covered = full == -torch.inf, rest == -torch.inf
     possible = impossible.logical_not().sum(-1)
     draws = Draws(

@@ -147,7 +147,7 @@ class Weights:
     def _baseline(self, cost: Tensor) -> Tensor:
         if self.baseline_weights is None:
             return torch.zeros_like(cost)
-        return (self.baseline_weights.detach() * cost.unsqueeze(-2)).sum(-1)
+        return (self.baseline_weights * cost.unsqueeze(-2)).sum(-1)
 
     def loss(
         self,

@@ -88,6 +88,8 @@ PICTURES = (
         tuple(f"results/tsp/best_of_k/{nodes}/best_of_k.csv" for nodes in (50, 100)),
     ),
     Picture("results/tsp/continued-1e-4/gap-steps.png", by_steps, ("gaps.csv",)),
+    Picture("results/tsp/continued-1e-5/gap-steps.png", by_steps, ("gaps.csv",)),
+    Picture("results/tsp/second-start/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/solve/growth.png", growth_figure, ("growth.csv",)),
     Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/start/gap-instances.png", by_instances, ("gaps.csv",)),

@@ -10,6 +10,8 @@ from reproduction.claims.criteria import exact, sequences, tours, vae
 RUNS = "The 95 % interval of the difference is {}, with the spread of seeds pooled over estimators."
 POSITIVE, ALL_POSITIVE = RUNS.format("above 0"), RUNS.format("above 0 for all of them")
 GAP = "Gap in the last quarter of the steps. "
+OUTPERFORMS = "The unordered set estimator outperforms {}."
+BETTER_THAN_RLOO = OUTPERFORMS.format("RLOO (REINFORCE with replacement)")
 DOMAINS = {2: "small domain (10²)", 20: "large domain (10²⁰)"}
 
 
@@ -54,7 +56,7 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
     better = (
         Claim(
             where,
-            f"The unordered set estimator outperforms {label}.",
+            OUTPERFORMS.format(label),
             GAP + POSITIVE,
             (table,),
             partial(tours.shorter_tours, other=name),
@@ -79,7 +81,7 @@ def continued(rate: str) -> tuple[Claim, ...]:
     return (
         Claim(
             where,
-            "The unordered set estimator outperforms RLOO (REINFORCE with replacement).",
+            BETTER_THAN_RLOO,
             final + "with the same seed is above 0.",
             (table,),
             partial(tours.shorter_final_tours, other="rloo"),
@@ -196,6 +198,21 @@ BEYOND = (
     ),
     *figure3("Tours, from a confident policy", "tsp-confident"),
     Claim(
+        "Tours, from a second confident policy",
+        BETTER_THAN_RLOO,
+        GAP + POSITIVE,
+        ("tsp-second-confident",),
+        partial(tours.shorter_tours, other="rloo"),
+    ),
+    Claim(
+        "Tours, from both confident policies",
+        BETTER_THAN_RLOO,
+        GAP
+        + "The 95 % interval of the difference of runs with the same start and seed is above 0.",
+        ("tsp-confident", "tsp-second-confident"),
+        partial(tours.shorter_tours_from_each, other="rloo"),
+    ),
+    Claim(
         "Tours, gradient variance",
         "Where the policy is confident, its variance is below that of RLOO.",
         "The 95 % interval of the variance of RLOO ÷ ours is above 1 on the most confident policy.",
@@ -217,6 +234,7 @@ BEYOND = (
         partial(tours.fewer_tours, few=4, many=16),
     ),
     *continued("1e-4"),
+    *continued("1e-5"),
     *(
         Claim(
             where,

@@ -31,7 +31,7 @@ def log_gaps(gaps: pd.DataFrame, axis: str = "steps") -> pd.DataFrame:
     """
     ranked = ranking(gaps.assign(steps=gaps[axis]))
     seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    runs = ranked.melt("estimator", seeds, value_name="value").dropna()
+    runs = ranked.melt("estimator", seeds, "run", "value").dropna()
     return runs.assign(value=np.log(runs["value"]))
 
 
@@ -39,6 +39,22 @@ def shorter_tours(gaps: pd.DataFrame, other: str) -> tuple[str, Decision]:
     """Compare the gap of another estimator with that of the unordered set estimator."""
     difference = between_runs(log_gaps(gaps), other, OURS)
     return f"{difference.percent.text(1)} % of the gap", above_zero([difference])
+
+
+def shorter_tours_from_each(*starts: pd.DataFrame, other: str) -> tuple[str, Decision]:
+    """Compare the gaps of runs with the same start and the same seed, of all starts together."""
+    apart = [
+        difference
+        for gaps in starts
+        for difference in _by_seed(log_gaps(gaps), other, OURS).dropna().tolist()
+    ]
+    difference = over_seeds(apart)
+    return f"{difference.percent.text(1)} % of the gap", above_zero([difference])
+
+
+def _by_seed(values: pd.DataFrame, first: str, second: str) -> pd.Series[float]:
+    table = values.pivot(index="run", columns="estimator", values="value")
+    return table[first] - table[second]
 
 
 def tours_on_par(gaps: pd.DataFrame, other: str) -> tuple[str, Decision]:

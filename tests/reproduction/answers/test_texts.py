@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from reproduction.answers import best_of, lm, rl4co, vae, when_it_pays
+from reproduction.answers import best_of, lm, rl4co, tsp, vae, when_it_pays
 from reproduction.best_of.figures import EXPERIMENTS, Metrics
 
 
@@ -136,3 +137,21 @@ def test_runs_with_a_control_variate_stand_beside_the_leading_estimators(tmp_pat
         "| Unordered set, additive control variate | 21.0 | 18.0 | 13.0 | 3.0 |",
         "| RLOO | 23.0, 24.0 | 20.0, 21.0 | 15.0, 16.0 | 5.0, 6.0 |",
     ]
+
+
+def test_training_from_the_authors_policy_is_compared_at_both_learning_rates(
+    tmp_path: Path,
+) -> None:
+    results = Path(__file__).parents[3] / "results" / "tsp"
+    for part in ("variance", "released", "best_of_k"):
+        shutil.copytree(results / part, tmp_path / part)
+    for rate, behind in (("1e-4", (0.03, 0.05)), ("1e-5", (-0.01, -0.03))):
+        (tmp_path / f"continued-{rate}").mkdir()
+        rows = [("unordered_set", seed, None) for seed in (1, 2)]
+        rows += [("rloo", seed, apart) for seed, apart in enumerate(behind, start=1)]
+        columns = ["estimator", "seed", "minus_unordered_set"]
+        file = tmp_path / f"continued-{rate}" / "paired.csv"
+        pd.DataFrame(rows, columns=columns).to_csv(file, index=False)
+    text = tsp.answer(tmp_path)
+    assert "by 0.040 (-0.087 to 0.167) points at the learning rate 1e-4" in text
+    assert "and by -0.020 (-0.147 to 0.107) points at the learning rate 1e-5" in text

@@ -117,6 +117,17 @@ def test_gaps_are_compared_at_the_end() -> None:
     assert tours.tours_on_par(table, "rloo")[1] == "differs"
 
 
+def test_runs_of_several_starts_are_paired_within_their_start() -> None:
+    """The levels of the starts, which differ by far more than the estimators, leave no trace."""
+    first = gaps({"unordered_set": (1.0, 1.2, 9.0), "rloo": (1.1, 1.32), "risk": (5.0,)})
+    second = gaps({"unordered_set": (30.0, 40.0), "rloo": (33.0, 44.0)})
+    found = tours.shorter_tours_from_each(first, second, other="rloo")
+    assert found == ("+10.0 (+10.0 to +10.0) % of the gap", "agrees")
+    noisy = gaps({"unordered_set": (30.0, 40.0), "rloo": (27.0, 44.0)})
+    assert tours.shorter_tours_from_each(first, noisy, other="rloo")[1] == "undecided"
+    assert tours.shorter_tours(pd.concat([first, second]), "rloo")[1] == "undecided"
+
+
 def test_single_samples_are_compared_at_equal_instances() -> None:
     number, decision = tours.fewer_instances(gaps(GAPS))
     assert decision == "agrees"

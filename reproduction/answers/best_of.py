@@ -35,18 +35,18 @@ def answer(folder: Path) -> str:
     table, gap, m = read(folder / "tsp")
     best = {name: f"{table.loc[name, gap.best]:.2f}" for name in LOOKS}
     first = (
-        f"On tours of 10 nodes, training for the best of {m} gives a best of {m} with a gap of "
-        f"{best['distinct']} % from distinct samples and of {best['independent']} % from independent ones "
-        f"(distinct samples are ahead in {wins(table, gap, 'independent')} seeds), and training for the mean "
-        f"one of {best['mean']} % (ahead in {wins(table, gap, 'mean')})."
+        f"With 10 nodes, the best of {m} tours has a gap of {best['distinct']} % after training for it from "
+        f"distinct samples, {best['independent']} % from independent ones (distinct samples are ahead in "
+        f"{wins(table, gap, 'independent')} seeds), and {best['mean']} % after training for the mean (ahead "
+        f"in {wins(table, gap, 'mean')})."
     )
     table, share, m = read(folder / "lm")
     best = {name: f"{table.loc[name, share.best]:.2f}" for name in LOOKS}
     return (
-        f"{first} On the sorting task, one of {m} attempts solves {best['distinct']} of the prompts with "
-        f"distinct samples, {best['independent']} with independent ones (distinct samples are ahead in "
-        f"{wins(table, share, 'independent')} seeds), and {best['mean']} after training for the mean "
-        f"(ahead in {wins(table, share, 'mean')}).\n"
+        f"{first} On the sorting task, the best of {m} attempts is right for {best['distinct']} of the "
+        f"prompts after training for it from distinct samples, for {best['independent']} from independent "
+        f"ones (ahead in {wins(table, share, 'independent')}), and for {best['mean']} after training for the "
+        f"mean (ahead in {wins(table, share, 'mean')}).\n"
     )
 
 

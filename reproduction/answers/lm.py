@@ -77,13 +77,11 @@ def answer(folder: Path) -> str:
     """Return how many runs reach the target with distinct and with independent completions."""
     dense, sparse = Task(folder), Task(folder / "sparse")
     return (
-        f"With four distinct completions of every prompt, {dense.solved(OURS)} runs solve "
-        f"{share(dense.target)} of the prompts within {dense.last} steps, and with four independent ones "
-        f"{dense.solved(USUAL)}; with distinct ones they are solved {dense.saved()} in the mean over seeds, "
-        f"where a run that does not get there counts as {dense.last} steps. From a confident start with a "
-        f"sparse reward, the target of {share(sparse.target)} is reached by {sparse.solved(OURS)} and by "
-        f"{sparse.solved(USUAL)} runs, with "
-        f"distinct completions {sparse.saved()}.\n"
+        f"Within {dense.last} steps, {dense.solved(OURS)} runs with four distinct completions of each prompt "
+        f"solve {share(dense.target)} of the prompts, and {dense.solved(USUAL)} runs with four independent "
+        f"ones; the former get there {dense.saved()} in the mean over seeds. From a confident start with a "
+        f"sparse reward, {sparse.solved(OURS)} runs with distinct completions reach the target of "
+        f"{share(sparse.target)}, {sparse.saved()}, and {sparse.solved(USUAL)} runs with independent ones.\n"
     )
 
 

@@ -56,9 +56,9 @@ def answer(folder: Path) -> str:
         f"Of {K} independent pronunciations of a word, {groups['duplicates']:.0f} % are duplicates and "
         f"{groups['no_signal_independent']:.0f} % of the words give no signal, and the gradient of RLOO has "
         f"{gain['gain']:.2f} ± {gain['gain_error']:.1g} times the variance of that of the unordered set "
-        f"estimator. After {steps} steps of fine-tuning with {K} samples of each word, a draw is right for "
-        f"{means[OURS]:.2f} % of the held-out words with the unordered set estimator and for "
-        f"{means[COMPARED]:.2f} % with RLOO; the difference is "
-        f"{mean_and_interval(apart['sampled'].tolist(), 2).replace('-', '−')} points, in the mean over "
-        f"{len(apart)} seeds with its {LEVEL:.0%} interval.\n".replace("5%", "5 %")
+        f"estimator. After {steps} steps of fine-tuning with {K} samples of each word, a draw for a held-out "
+        f"word is right with a probability of {means[OURS]:.2f} % with the unordered set estimator and of "
+        f"{means[COMPARED]:.2f} % with RLOO, a difference of "
+        f"{mean_and_interval(apart['sampled'].tolist(), 2).replace('-', '−')} points (mean over "
+        f"{len(apart)} seeds with its {LEVEL:.0%} interval).\n".replace("5%", "5 %")
     )

@@ -37,10 +37,10 @@ def answer(folder: Path) -> str:
         f"{percent(part[part['k'] == most])} on {name.upper()}" for name, part in problems(gains)
     )
     return (
-        "At equal numbers of solutions, the greedy cost of RLOO minus that of the unordered set estimator is "
-        f"{differences(runs, 'rloo')} (with its 95 % interval), and that of POMO minus it is "
-        f"{differences(runs, FORCED)}. From policies that were trained without forced starts, the best of "
-        f"{most} distinct solutions costs less than the best of {most} independent ones by {saving}.\n"
+        "After training with equal numbers of solutions, the greedy cost minus that of the unordered set "
+        f"estimator is {differences(runs, 'rloo')} for RLOO, and {differences(runs, FORCED)} for POMO "
+        "(differences with 95 % intervals). With policies that were trained without forced starts, the best "
+        f"of {most} distinct solutions costs less than the best of {most} independent ones by {saving}.\n"
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from reproduction.claims.statistics import Decision
 
 Verdict = Literal[Decision, "not shown in a run this short", "not measured"]
+Measure = Callable[..., tuple[str, Decision]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Claim:
     statement: str
     criterion: str
     tables: tuple[str, ...]
-    measure: Callable[..., tuple[str, Decision]]
+    measure: Measure
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from reproduction.claims.claim import Finding
 HEADER = ["source", "claim", "measured", "verdict", "criterion"]
 STYLES = {"agrees": "green", "differs": "red"}
 CONVENTION = (
-    "Differences: the other estimator minus the unordered set estimator, with 95 % interval."
+    "A positive difference is in favour of the claim, or, if the claim is that two are equal, of the "
+    "unordered set estimator. Brackets are 95 % intervals."
 )
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 from scipy.stats import norm, t
 
 from reproduction.harness.tables import LEVEL, interval
 
 OURS = "unordered_set"  # the estimator that claims are about
+ENOUGH = 3  # seeds, to compare two estimators by their own differences alone
 Decision = Literal["agrees", "differs", "undecided"]
 
 
@@ -48,27 +50,45 @@ class Interval(NamedTuple):
 
 
 def between_runs(values: pd.DataFrame, first: str, second: str) -> Interval:
-    r"""Compare two estimators, with the spread between seeds that all estimators of a table share.
+    r"""Compare two estimators by their runs with the same seed.
 
-    $\bar x_a - \bar x_b \pm t_\nu \, s \sqrt{1 / n_a + 1 / n_b}$, where $s^2$ is the mean of the variances
-    within estimators, weighted by their degrees of freedom, whose sum is $\nu$ (a one-way analysis of
-    variance). A comparison of a few seeds has few degrees of freedom; that of all estimators has more.
+    $\bar d \pm t_{n - 1} \, s_d / \sqrt n$ for the differences $d$ of $n \ge 3$ seeds. With fewer, a spread
+    of their own says next to nothing, and they get that of all estimators of the table,
+    $\bar d \pm t_\nu \, s \sqrt{2 / n}$ with the spread $s$ of :func:`noise`.
 
     Args:
-        values: one row per run, with the columns "estimator" and "value".
-        first: the estimator whose mean comes first in the difference.
-        second: the estimator whose mean is subtracted.
+        values: one row per run, with the columns "estimator", "seed" and "value".
+        first: the estimator that comes first in the difference.
+        second: the estimator that is subtracted.
     """
-    groups = values.groupby("estimator")["value"]
-    mean, size = groups.mean(), groups.size()
-    freedom = int((size - 1).sum())
-    difference = float(mean[first] - mean[second])
+    table = values.pivot(index="seed", columns="estimator", values="value")
+    apart = (table[first] - table[second]).dropna()
+    if apart.empty:
+        raise KeyError(f"run of {first} with a seed of {second}")
+    if len(apart) >= ENOUGH:
+        return over_seeds(apart.tolist())
+    difference, (spread, freedom) = float(apart.mean()), noise(table)
     if freedom == 0:
         return Interval(difference, -math.inf, math.inf)
-    squares = float(((size - 1) * groups.var(ddof=1).fillna(0.0)).sum())
-    spread = math.sqrt(squares / freedom * (1 / size[first] + 1 / size[second]))
-    half = float(t.ppf(0.5 + LEVEL / 2, freedom)) * spread
+    half = float(t.ppf(0.5 + LEVEL / 2, freedom)) * spread * math.sqrt(2 / len(apart))
     return Interval(difference, difference - half, difference + half)
+
+
+def noise(table: pd.DataFrame) -> tuple[float, int]:
+    r"""Return the standard deviation of runs around estimator and seed, and its degrees of freedom.
+
+    It is that of $\epsilon$ in $x_{es} = \mu_e + \beta_s + \epsilon_{es}$, fitted by least squares (a two-way
+    analysis of variance).
+
+    Args:
+        table: a row per seed, a column per estimator; NaN where there is no run.
+    """
+    runs = table.stack().dropna()
+    effects = pd.get_dummies(runs.index.to_frame().astype(str), dtype=float)
+    fitted, _, rank, _ = np.linalg.lstsq(effects.to_numpy(), runs.to_numpy(), rcond=None)
+    freedom = len(runs) - int(rank)
+    squares = float(((runs.to_numpy() - effects.to_numpy() @ fitted) ** 2).sum())
+    return math.sqrt(squares / freedom) if freedom else math.nan, freedom
 
 
 def between_measurements(first: tuple[float, float], second: tuple[float, float]) -> Interval:

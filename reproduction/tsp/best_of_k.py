@@ -157,9 +157,9 @@ def answer(rows: pd.DataFrame) -> str:
     """Return a sentence that says how many independent tours a few distinct ones are worth."""
     by = rows.set_index(["method", "k"]).sort_index()
     few, first = marked(rows), rows.iloc[0]
-    found, most = by.loc[("distinct", few)], rows["k"].max()
-    many = equal_number(found["gap"], by.loc["sampling"]["gap"])
-    worth = f"it takes {number_text(many, most)} independent tours to be as good"
+    found, independent = by.loc[("distinct", few)], by.loc["sampling"]["gap"]
+    many = equal_number(found["gap"], independent)
+    worth = f"it takes {number_text(many, independent.index)} independent tours to be as good"
     if many <= few:
         worth = f"the best of {few} independent tours is not longer"
     return (

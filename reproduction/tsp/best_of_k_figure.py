@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,14 +90,28 @@ def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
     text = f"{rows['duplicates'][most]:.0f} % of {most} independent tours\nare duplicates"
     if many > few:
         ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
-        text = f"{few} distinct tours are as good\nas {number_text(many, most)} independent ones"
+        text = (
+            f"{few} distinct tours are as good\nas {number_text(many, rows.index)} independent ones"
+        )
     at, beside = (gap, (-1, -27)) if below is None else (below, (-1, 0))
     _write(ax, text, (most, at), beside, "#222222", 9)
 
 
-def number_text(many: float, most: int) -> str:
-    """Return a number of independent tours in words, of which the curve has so many at most."""
-    return f"about {many:.0f}" if many <= most else f"more than {most}"
+def number_text(many: float, ks: Iterable[int]) -> str:
+    """Return the numbers of independent tours of the curve between which a number is.
+
+    >>> (
+    ...     number_text(97.0, (32, 64, 128)),
+    ...     number_text(64.0, (32, 64)),
+    ...     number_text(float("inf"), (32, 64)),
+    ... )
+    ('64 to 128', '64', 'more than 64')
+    """
+    below, above = ([k for k in ks if k <= many], [k for k in ks if k >= many])
+    if not above:
+        return f"more than {max(below)}"
+    ends = dict.fromkeys((max(below, default=min(above)), min(above)))
+    return " to ".join(map(str, ends))
 
 
 def equal_number(gap: float, independent: pd.Series[float]) -> float:

@@ -26,7 +26,7 @@ def fewer_steps(reached: pd.DataFrame) -> tuple[str, Decision]:
 def better_best(table: pd.DataFrame, metric: str, *, lower: bool) -> tuple[str, Decision]:
     """Compare the best of m after training on independent and on distinct samples."""
     seeds = [name for name in table.columns if name.startswith(f"{metric}, seed ")]
-    values = table.rename(columns={"objective": "estimator"}).melt("estimator", seeds)
+    values = table.rename(columns={"objective": "estimator"}).melt("estimator", seeds, "seed")
     order = ("independent", "distinct") if lower else ("distinct", "independent")
     difference = between_runs(values, *order)
     unit = "points of the gap" if lower else "of the prompts"

@@ -31,7 +31,7 @@ def log_gaps(gaps: pd.DataFrame, axis: str = "steps") -> pd.DataFrame:
     """
     ranked = ranking(gaps.assign(steps=gaps[axis]))
     seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    runs = ranked.melt("estimator", seeds, "run", "value").dropna()
+    runs = ranked.melt("estimator", seeds, "seed", "value").dropna()
     return runs.assign(value=np.log(runs["value"]))
 
 
@@ -53,7 +53,7 @@ def shorter_tours_from_each(*starts: pd.DataFrame, other: str) -> tuple[str, Dec
 
 
 def _by_seed(values: pd.DataFrame, first: str, second: str) -> pd.Series[float]:
-    table = values.pivot(index="run", columns="estimator", values="value")
+    table = values.pivot(index="seed", columns="estimator", values="value")
     return table[first] - table[second]
 
 
@@ -74,8 +74,8 @@ def fewer_instances(gaps: pd.DataFrame) -> tuple[str, Decision]:
 
 def paired_gaps(paired: pd.DataFrame, other: str) -> Interval:
     """Return the gap of another estimator minus ours at the end, by runs with the same seed."""
-    rows = paired[paired["estimator"] == other]
-    return over_seeds(rows["minus_unordered_set"].dropna().tolist())
+    apart = paired.groupby("estimator")["minus_unordered_set"].get_group(other)
+    return over_seeds(apart.dropna().tolist())
 
 
 def shorter_final_tours(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:

@@ -9,30 +9,53 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from scipy.stats import ttest_ind
+from scipy.stats import t, ttest_rel
 
-from reproduction.claims.statistics import Interval, above_zero, at_most, between_runs, on_par
+from reproduction.claims.statistics import (
+    Interval,
+    above_zero,
+    at_most,
+    between_runs,
+    noise,
+    on_par,
+)
 
 
 def runs(**values: list[float]) -> pd.DataFrame:
-    rows = [(name, value) for name, mine in values.items() for value in mine]
-    return pd.DataFrame(rows, columns=["estimator", "value"])
+    rows = [(name, seed, value) for name, mine in values.items() for seed, value in enumerate(mine)]
+    return pd.DataFrame(rows, columns=["estimator", "seed", "value"])
 
 
-def test_two_estimators_have_the_interval_of_a_t_test() -> None:
-    a, b = [1.0, 2.0, 4.0], [0.5, 0.7]
-    found = between_runs(runs(a=a, b=b), "a", "b")
-    expected = ttest_ind(a, b).confidence_interval(0.95)
+def test_three_seeds_have_the_interval_of_a_paired_t_test() -> None:
+    a, b = [1.0, 2.0, 4.0], [0.5, 0.7, 1.1]
+    found = between_runs(runs(a=[*a, 9.0], b=b, c=[0.0, 50.0, 0.0]), "a", "b")
+    expected = ttest_rel(a, b).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_the_spread_of_other_estimators_counts() -> None:
-    few = between_runs(runs(a=[1.0, 1.2], b=[3.0, 3.2]), "b", "a")
-    more = between_runs(runs(a=[1.0, 1.2], b=[3.0, 3.2], c=[7.0, 7.2, 7.2, 7.0]), "b", "a")
-    assert more.mean == few.mean == pytest.approx(2.0)
-    assert few.low < more.low < more.high < few.high
-    single = between_runs(runs(a=[1.0], b=[3.0], c=[7.0, 7.2]), "b", "a")
-    assert math.isfinite(single.low)
+def test_two_seeds_have_the_noise_of_all_estimators() -> None:
+    values = [[1.0, 1.3], [3.0, 3.2], [7.0, 7.9], [5.0, 5.1]]
+    found = between_runs(runs(**dict(zip("abcd", values, strict=True))), "b", "a")
+    changes = [second - first for first, second in values]
+    mean = sum(changes) / len(changes)
+    spread = math.sqrt(sum((change - mean) ** 2 for change in changes) / 2 / 3)
+    assert found.mean == pytest.approx(1.95)
+    assert found.high - found.mean == pytest.approx(float(t.ppf(0.975, 3)) * spread)
+
+
+def test_what_a_seed_does_to_all_estimators_is_no_noise() -> None:
+    table = pd.DataFrame({"a": [1.0, 5.0, 2.0], "b": [2.0, 6.0, 3.0], "c": [math.nan, 9.0, 6.0]})
+    spread, freedom = noise(table)
+    assert (spread, freedom) == (pytest.approx(0.0, abs=1e-12), 3)
+    table.loc[0, "b"] += 0.3
+    assert noise(table)[0] > 0.05
+
+
+def test_runs_without_a_common_seed_are_not_compared() -> None:
+    apart = runs(a=[1.0, 1.2], b=[3.0, 3.2])
+    apart.loc[apart["estimator"] == "b", "seed"] += 2
+    with pytest.raises(KeyError, match="run of b with a seed of a"):
+        between_runs(apart, "b", "a")
 
 
 def test_one_run_of_each_estimator_decides_nothing() -> None:

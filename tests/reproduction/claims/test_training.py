@@ -108,7 +108,7 @@ GAPS = {
 def test_gaps_are_compared_at_the_end() -> None:
     table = gaps(GAPS)
     assert tours.shorter_tours(table, "rloo") == (
-        "+29.7 (+25.4 to +34.2) % of the gap",
+        "+29.7 (+29.0 to +30.4) % of the gap",
         "agrees",
     )
     assert tours.shorter_tours(table, "sum_and_sample_shared_sampled_baseline")[1] == "differs"
@@ -125,7 +125,6 @@ def test_runs_of_several_starts_are_paired_within_their_start() -> None:
     assert found == ("+10.0 (+10.0 to +10.0) % of the gap", "agrees")
     noisy = gaps({"unordered_set": (30.0, 40.0), "rloo": (27.0, 44.0)})
     assert tours.shorter_tours_from_each(first, noisy, other="rloo")[1] == "undecided"
-    assert tours.shorter_tours(pd.concat([first, second]), "rloo")[1] == "undecided"
 
 
 def test_single_samples_are_compared_at_equal_instances() -> None:
@@ -187,12 +186,12 @@ def test_a_control_variate_has_to_lower_the_variance_by_a_margin(
 
 
 def test_a_run_that_misses_the_target_counts_as_its_length() -> None:
-    rows = [("unordered_set", 100.0, 400), ("unordered_set", 110.0, 400)]
-    rows += [("rloo", float("nan"), 400), ("rloo", 390.0, 400)]
-    table = pd.DataFrame(rows, columns=["estimator", "steps", "last"])
+    rows = [("unordered_set", 0, 100.0, 400), ("unordered_set", 1, 110.0, 400)]
+    rows += [("rloo", 0, float("nan"), 400), ("rloo", 1, 395.0, 400)]
+    table = pd.DataFrame(rows, columns=["estimator", "seed", "steps", "last"])
     number, decision = sequences.fewer_steps(table)
     assert decision == "agrees"
-    assert number.startswith("+290 ")
+    assert number.startswith("+292 ")
 
 
 @pytest.mark.parametrize("lower", [True, False])

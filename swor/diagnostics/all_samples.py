@@ -90,8 +90,8 @@ def _independent(log_probs: Tensor, k: int, ordered: bool) -> AllSamples:
     log_p = log_probs[index]
     log_probability = log_p.sum(-1)
     if not ordered:  # the multinomial coefficient
-        copies = torch.nn.functional.one_hot(index, len(log_probs)).sum(-2)
-        orders = torch.lgamma(torch.tensor(k + 1.0)) - torch.lgamma(copies + 1.0).sum(-1)
+        copies = torch.nn.functional.one_hot(index, len(log_probs)).sum(-2).double()
+        orders = math.lgamma(k + 1) - torch.lgamma(copies + 1).sum(-1)
         log_probability = log_probability + orders.exp().round().to(log_p.dtype).log()
     sample = Sample(index, log_p, scheme=Scheme.WITH_REPLACEMENT)
     return AllSamples(sample, log_probability.exp())

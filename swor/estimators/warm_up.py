@@ -43,9 +43,11 @@ def warm_up(
     optimizer = torch.optim.Adam(parameters, lr=learning_rate) if parameters else None
     for step in range(steps):
         value = loss(step)
-        if optimizer is None:
+        if optimizer is None or not value.requires_grad:
             continue
-        gradients = torch.autograd.grad(value, parameters, retain_graph=True)
+        gradients = torch.autograd.grad(
+            value, parameters, retain_graph=True, materialize_grads=True
+        )
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         optimizer.step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from threading import Lock
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, SupportsFloat, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -77,6 +77,7 @@ class DistinctRuns(Generic[Result]):
         self._root = Node()
         self._paths: list[Tensor] = []
         self._log_p: list[Tensor] = []
+        self._given: list[Any] = []  # the costs as the program or the function of costs gave them
         self._costs: list[Tensor] = []  # of the first results, until more are asked for
         self._sample: Sample | None = None
         self._running = Lock()
@@ -169,8 +170,8 @@ class DistinctRuns(Generic[Result]):
     def costs(self) -> Tensor:
         """Return the cost of every run, (k,); it carries gradient where the results of the program do."""
         log_p, _ = self._masses()
-        for result in self.results[len(self._costs) :]:
-            self._costs.append(_number(result if self.cost is None else self.cost(result), log_p))
+        for cost in self._given[len(self._costs) :]:
+            self._costs.append(_number(cost, log_p))
         return torch.stack(self._costs)
 
     def standard_error(self) -> float:
@@ -190,10 +191,13 @@ class DistinctRuns(Generic[Result]):
         try:
             walk = Walk(self._root, self.generator)
             result = self.program(walk.choose)
+            # At once, since a later run may use the same objects for its result.
+            cost = result if self.cost is None else self.cost(result)
             walk.end()
         finally:
             self._running.release()
         self.results.append(_kept(result))
+        self._given.append(_kept(cost))
         self._paths.append(torch.tensor(walk.path, dtype=torch.long, device="cpu"))
         self._log_p.append(_total(walk.log_p))
         self._sample = None
@@ -207,7 +211,7 @@ class DistinctRuns(Generic[Result]):
 
 
 def _kept(result: Result) -> Result:
-    """Return a result that stays as it is if the program uses its tensor again."""
+    """Return a result or a cost that stays as it is if the program uses its tensor again."""
     return cast(Result, result.clone()) if isinstance(result, Tensor) else result
 
 
@@ -222,7 +226,7 @@ def _number(cost: object, like: Tensor) -> Tensor:
     """Return a cost, (), of the dtype and device of the log-probabilities."""
     if isinstance(cost, Tensor) and cost.numel() == 1:
         return cost.to(like).reshape(())
-    if isinstance(cost, int | float):
+    if isinstance(cost, SupportsFloat) and getattr(cost, "size", 1) == 1:  # of NumPy, too
         return torch.tensor(float(cost), dtype=like.dtype, device=like.device)
     raise TypeError(
         f"the cost of a run is {cost!r}; expected a number, or a tensor of one. Return it from the "

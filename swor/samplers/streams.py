@@ -60,6 +60,7 @@ def distinct_from_stream(
     first: dict[Outcome, int] = {}
     log_p: list[Tensor] = []
     for position, (outcome, given) in enumerate(stream):
+        check_outcome(outcome)
         if outcome not in first:
             first[outcome] = position
             log_p.append(to_log_prob(outcome, given))
@@ -68,6 +69,18 @@ def distinct_from_stream(
             break
     _check_enough(len(log_p), k, max_draws)
     return list(first), _sample_of(list(first.values()), log_p, generator)
+
+
+def check_outcome(outcome: object) -> None:
+    """Check that an outcome can be recognised when it is drawn again."""
+    parts = outcome if isinstance(outcome, tuple) else (outcome,)
+    tensor = any(isinstance(part, Tensor) for part in parts)
+    if tensor or not isinstance(outcome, Hashable):
+        raise TypeError(
+            f"an outcome is {outcome!r}, {'a tensor, which equals' if tensor else 'which cannot be hashed, or'} "
+            "nothing but itself; expected a value that two draws of the same outcome share. Give, for "
+            "example, tuple(tokens.tolist())."
+        )
 
 
 def to_log_prob(outcome: object, given: float | Tensor) -> Tensor:

@@ -20,6 +20,13 @@ def test_probabilities_of_all_samples_sum_to_one(scheme: Scheme, ordered: bool, 
     assert float(drawn.probability.sum()) == pytest.approx(1.0, abs=1e-13)
 
 
+@pytest.mark.parametrize("k", [10, 12, 20])
+def test_the_orders_of_many_independent_draws_are_counted_exactly(k: int) -> None:
+    log_probs = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
+    drawn = all_samples(log_probs, k, WITH, ordered=False)
+    assert float(drawn.probability.sum()) == pytest.approx(1.0, abs=1e-13)
+
+
 def test_impossible_outcomes_are_not_drawn() -> None:
     log_probs = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64).log()
     for scheme in (WITH, WITHOUT, TOP):

@@ -302,3 +302,11 @@ def test_an_infinite_slope_is_named(name: str) -> None:
     dist = OneHotCategorical(logits=torch.zeros(2, 3, requires_grad=True))
     with pytest.raises(ValueError, match="gradient of the cost with respect to its input"):
         swor.ESTIMATORS[name].make(dist)(lambda x: x[..., 0].sqrt(), dist, 3)
+
+
+def test_an_estimator_that_has_nothing_to_learn_from_one_sample_can_be_warmed_up():
+    """With one sample, RODEO has no surrogate, so its scales get no gradient."""
+    logits = torch.tensor([0.3, -0.2, 0.5], requires_grad=True)
+    dist = torch.distributions.Bernoulli(logits=logits)
+    found = swor.gradient_moments("rodeo", lambda x: (x - 0.4) ** 2, dist, [logits], repeats=4, k=1)
+    assert found.mean.isfinite().all()

@@ -32,6 +32,7 @@ PROMPTS = [{"prompt": "a b"}] * 4 + [{"prompt": "c d"}] * 4
     [
         ({"cache_implementation": "static"}, "cache_implementation is 'static'; expected None"),
         ({BATCHING: True}, "expected False: .* can only draw independently"),
+        ({"temperature": 0.0}, "temperature is 0.0; expected more than 0"),
         ({"generation_kwargs": {"num_beams": 3}}, "generation_kwargs has num_beams=3; expected only"),
         ({"generation_kwargs": {"max_new_tokens": 3}}, "generation_kwargs has max_new_tokens=3"),
     ],

@@ -504,3 +504,45 @@ def test_a_draw_by_another_thread_during_a_run_is_refused():
     runs = swor.DistinctRuns(slow)
     runs.draw()
     assert runs.k == 1 and len(errors) == 1 and "another thread" in errors[0]
+
+
+def test_a_cost_is_that_of_its_own_run():
+    """A program may use the same objects for every result."""
+    shared = {"choice": None}
+
+    def program(choose):
+        shared["choice"] = choose(torch.tensor([0.5, 0.3, 0.2]).log())
+        return shared
+
+    runs = swor.DistinctRuns(program, cost=lambda found: float(found["choice"]), generator=seeded())
+    runs.draw(3)
+    assert runs.costs().tolist() == runs.sample().value[:, 0].tolist()
+    assert sorted(runs.costs().tolist()) == [0.0, 1.0, 2.0]
+
+
+def test_a_cost_that_fails_leaves_its_run_undone():
+    def cost(choice):
+        if choice == 1 and not allowed:
+            raise RuntimeError("no simulator")
+        return float(choice)
+
+    allowed = False
+    coin = torch.tensor([0.5, 0.5]).log()
+    runs = swor.DistinctRuns(lambda choose: choose(coin), cost=cost, generator=seeded())
+    with pytest.raises(RuntimeError, match="no simulator"):
+        runs.draw(2)
+    allowed = True
+    runs.draw(2 - runs.k)
+    assert sorted(runs.costs().tolist()) == [0.0, 1.0] and runs.exhausted
+
+
+def test_costs_may_be_numbers_of_numpy():
+    np = pytest.importorskip("numpy")
+    for number in (np.float32(1), np.int64(1), np.array(1.0), np.True_):
+        runs = swor.DistinctRuns(lambda choose, number=number: number)
+        runs.draw()
+        assert runs.costs().tolist() == [1.0]
+    several = swor.DistinctRuns(lambda choose: np.ones(2))
+    several.draw()
+    with pytest.raises(TypeError, match="expected a number"):
+        several.costs()

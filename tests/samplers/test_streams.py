@@ -108,3 +108,23 @@ def test_log_probabilities_of_another_distribution_are_refused():
 def test_log_probabilities_are_numbers(log_p):
     with pytest.raises(ValueError, match="log-probability of 'a'"):
         swor.distinct_from_stream([("a", log_p)], 1)
+
+
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        (lambda i: torch.tensor([i]), "a tensor, which equals nothing but itself"),
+        (lambda i: (torch.tensor(i), 3), "a tensor, which equals nothing but itself"),
+        (lambda i: [i], "cannot be hashed"),
+    ],
+)
+def test_outcomes_that_cannot_be_recognised_are_refused(kind, message):
+    """Two tensors with the same tokens would count as two outcomes."""
+    stream = ((kind(i), math.log(0.25)) for i in (1, 1, 2))
+    with pytest.raises(TypeError, match=rf"{message}.*tuple\(tokens.tolist\(\)\)"):
+        swor.distinct_from_stream(stream, 2)
+    stream = (((i,), math.log(0.25)) for i in (1, 1, 2))
+    assert swor.distinct_from_stream(stream, 2)[0] == [(1,), (2,)]
+    rounds = swor.DistinctRounds(lambda missing, kept: [[(kind(1), math.log(0.25))]], batch=1)
+    with pytest.raises(TypeError, match=message):
+        rounds.draw()

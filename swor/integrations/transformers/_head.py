@@ -49,8 +49,13 @@ class Head:
         """Whether the logits alone define the distribution, whatever the tokens before."""
         return not self.steps and self.catalogue is None
 
-    def log_probs(self, logits: Tensor, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Return log-probabilities after ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols)."""
+    def log_probs(
+        self, logits: Tensor, tokens: Tensor, owners: Tensor, drawn: Tensor | None = None
+    ) -> Tensor:
+        """Return log-probabilities after ``tokens`` (rows, t) of prompts ``owners``, (rows, symbols).
+
+        Tokens that were ``drawn`` from this distribution, (rows,), stay possible.
+        """
         logits = logits.to(working_dtype(logits.dtype))
         if self.catalogue is not None:
             allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
@@ -58,7 +63,9 @@ class Head:
         if self.steps:
             context = self.network.context(tokens, owners)
             for step in self.steps:
-                logits = _checked(step(context, logits, owners), logits)
+                before, logits = logits, _checked(step(context, logits, owners), logits)
+                if drawn is not None:
+                    logits = _kept(drawn, before, logits)
             self._check(logits, tokens, owners)
         return torch.log_softmax(logits, -1)
 
@@ -69,6 +76,27 @@ class Head:
                 f"logits_processor masks every token after {tokens[masked][0].tolist()}, a "
                 f"completion of prompt {int(owners[masked][0])}; expected it to leave at least one."
             )
+
+
+def _kept(drawn: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Return processed logits in which the tokens that were drawn are not cut off.
+
+    A search computes the logits of one token at a time. Those of all tokens at once differ by rounding, which
+    may move a token across the border of top-k or top-p.
+    """
+    own = drawn.unsqueeze(-1)
+    cut = after.gather(-1, own) == -torch.inf
+    if not bool(cut.any()):
+        return after
+    rows = cut.squeeze(-1)
+    only_masked = (after[rows] == before[rows]) | (after[rows] == -torch.inf)
+    if not bool(only_masked.all()):
+        raise ValueError(
+            "logits_processor masks a token that was drawn, after rounding, and changes logits in the same "
+            "step; expected one or the other, so that the token can be kept. Give a list of two processors, "
+            "or draw under torch.no_grad()."
+        )
+    return after.scatter(-1, own, torch.where(cut, before.gather(-1, own), after.gather(-1, own)))
 
 
 def _checked(processed: object, given: Tensor) -> Tensor:

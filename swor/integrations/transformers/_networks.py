@@ -65,7 +65,7 @@ class Decoder:
         """Run one pass over the prompts."""
         check_position(self.most, self.longest, 0)
         out = self._call(self.input_ids, self.mask, _positions(self.mask), keep=1, use_cache=True)
-        return out.logits[:, -1], checked(out.past_key_values)
+        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
@@ -151,7 +151,7 @@ class EncoderDecoder:
             use_cache=True,
         )
         self.hidden = out.encoder_last_hidden_state
-        return out.logits[:, -1], checked(out.past_key_values)
+        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
@@ -209,7 +209,7 @@ class Encoded(EncoderDecoder):
             decoder_input_ids=self.start,
             use_cache=True,
         )
-        return out.logits[:, -1], checked(out.past_key_values)
+        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
 
 
 def _positions(mask: Tensor) -> Tensor:

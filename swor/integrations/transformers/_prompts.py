@@ -13,7 +13,7 @@ from swor._checks import check_shape, check_tensor
 from swor.integrations.transformers._networks import underlying
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class Tokens(NamedTuple):
@@ -110,8 +110,10 @@ def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
             "with the model's bos_token_id."
         )
     check_token_ids("input_ids", input_ids.masked_fill(mask == 0, 0), _embedded(model))
-    if not underlying(model).config.is_encoder_decoder:
-        _check_left_padded(input_ids, given, tokens)
+    if given is None:
+        _check_not_padded(input_ids, tokens, underlying(model).config)
+    elif not underlying(model).config.is_encoder_decoder:
+        _check_left_padded(given)
     return mask
 
 
@@ -133,13 +135,23 @@ def check_token_ids(name: str, ids: Tensor, symbols: int | None) -> None:
         )
 
 
-def _check_left_padded(input_ids: Tensor, mask: Tensor | None, tokens: Tokens) -> None:
-    if mask is not None:
-        right = mask.long().diff(dim=-1).lt(0).any(-1)
-    elif tokens.ends and tokens.pad not in tokens.ends:  # then this token can only be padding
-        right = (input_ids[..., -1] == tokens.pad) & (input_ids != tokens.pad).any(-1)
-    else:
+def _check_not_padded(input_ids: Tensor, tokens: Tokens, config: PreTrainedConfig) -> None:
+    """Check that prompts without a mask have no padding at either end, as far as it can be recognised."""
+    others = {*tokens.ends, getattr(config, "bos_token_id", None)}
+    if not tokens.ends or tokens.pad in others:  # then it may be no padding
         return
+    padded = (input_ids[..., [0, -1]] == tokens.pad).any(-1)
+    if bool(padded.any()):
+        raise ValueError(
+            f"prompt {int(padded.long().argmax())} begins or ends with the padding token {tokens.pad}, and "
+            "there is no attention_mask; expected the mask that the tokenizer returns, since the model would "
+            "read the padding as text. A decoder-only model needs it on the left: "
+            "tokenizer.padding_side = 'left'."
+        )
+
+
+def _check_left_padded(mask: Tensor) -> None:
+    right = mask.long().diff(dim=-1).lt(0).any(-1)
     if bool(right.any()):
         raise ValueError(
             f"prompt {int(right.long().argmax())} is padded on the right, so its completion would "

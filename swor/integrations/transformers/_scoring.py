@@ -26,11 +26,13 @@ class Scorer:
         cached: whether completions share the encoding of their prompt by a cache.
         chunk: the number of completions per prompt at a time, all if None. The activations of one
             chunk are in memory, and those of the others are computed again in the backward pass.
+        drawn: whether the completions were drawn from the head, so that all of their tokens are possible.
     """
 
-    def __init__(self, head: Head, *, cached: bool, chunk: int | None) -> None:
+    def __init__(self, head: Head, *, cached: bool, chunk: int | None, drawn: bool = False) -> None:
         if chunk is not None:
             check_count("chunk", chunk)
+        self.drawn = drawn
         self.head, self.network, self.cached, self.chunk = head, head.network, cached, chunk
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -90,8 +92,10 @@ class Scorer:
         for t in range(tokens.shape[-1]):
             possible = total.detach() > -torch.inf  # after an impossible token there is no next one
             rows = (counts[:, t] & possible).nonzero().squeeze(-1)
-            log_probs = self.head.log_probs(logits[rows, t], tokens[rows, :t], owners[rows])
-            chosen = log_probs.gather(-1, tokens[rows, t].unsqueeze(-1)).squeeze(-1)
+            own = tokens[rows, t]
+            drawn = own if self.drawn else None
+            log_probs = self.head.log_probs(logits[rows, t], tokens[rows, :t], owners[rows], drawn)
+            chosen = log_probs.gather(-1, own.unsqueeze(-1)).squeeze(-1)
             total = total.index_add(0, rows, chosen)
         return total
 

@@ -192,7 +192,7 @@ def completion_log_probs(
     check_value(value, len(input_ids), prompts.tokens, vocabulary(model))
     length = value.shape[-1] if catalogue is None else max(value.shape[-1], catalogue.length)
     ranks = ranks_of(model, input_ids.device)
-    scorer = _scorer(model, prompts, length, ranks, logits_processor, catalogue, chunk)
+    scorer = _scorer(model, prompts, length, ranks, logits_processor, catalogue, chunk, drawn=False)
     return scorer.log_prob(value)
 
 
@@ -210,7 +210,9 @@ def _complete(
     check_tensor("input_ids", prompts.input_ids, torch.long)
     with evaluating(model):
         ranks = ranks_of(model, prompts.input_ids.device)
-        scorer = _scorer(model, prompts, max_new_tokens, ranks, processor, catalogue, chunk)
+        scorer = _scorer(
+            model, prompts, max_new_tokens, ranks, processor, catalogue, chunk, drawn=True
+        )
         policy = CompletionPolicy(scorer, max_new_tokens, ranks=ranks)
         sample = draw(policy)
         policy.finish()
@@ -225,6 +227,8 @@ def _scorer(
     processor: Processor | None,
     catalogue: Catalogue | None,
     chunk: int | None,
+    *,
+    drawn: bool,
 ) -> Scorer:
     """Check the arguments, and return the scorer of completions of up to ``length`` tokens."""
     mask = check_prompts(model, prompts)
@@ -234,4 +238,5 @@ def _scorer(
     head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
     # A model that is spread over ranks is called once for a gradient.
     checkpointing = underlying(model).is_gradient_checkpointing and model.training
-    return Scorer(head, cached=ranks is None and not checkpointing, chunk=chunk)
+    cached = ranks is None and not checkpointing
+    return Scorer(head, cached=cached, chunk=chunk, drawn=drawn)

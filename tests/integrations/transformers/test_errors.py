@@ -68,8 +68,9 @@ def mask_everything(tokens, logits):
         (
             {"input_ids": PROMPTS.flip(-1), "attention_mask": None},
             ValueError,
-            "prompt 1 is padded on the right",
+            "prompt 1 begins or ends with the padding token .* there is no attention_mask",
         ),
+        ({"attention_mask": None}, ValueError, "prompt 1 begins or ends with the padding token"),
         ({"attention_mask": LEFT[:, :2]}, ValueError, "attention_mask has shape"),
         ({"input_ids": PROMPTS.float()}, ValueError, "expected \\(batch, tokens\\) in torch.long"),
         ({"eos_token_id": 77}, ValueError, "eos_token_id is 77, but the model has 5 tokens"),

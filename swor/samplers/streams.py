@@ -76,10 +76,10 @@ def check_outcome(outcome: object) -> None:
     parts = outcome if isinstance(outcome, tuple) else (outcome,)
     tensor = any(isinstance(part, Tensor) for part in parts)
     if tensor or not isinstance(outcome, Hashable):
+        reason = "a tensor, which equals nothing but itself" if tensor else "which cannot be hashed"
         raise TypeError(
-            f"an outcome is {outcome!r}, {'a tensor, which equals' if tensor else 'which cannot be hashed, or'} "
-            "nothing but itself; expected a value that two draws of the same outcome share. Give, for "
-            "example, tuple(tokens.tolist())."
+            f"an outcome is {outcome!r}, {reason}; expected a value that two draws of the same outcome "
+            "share. Give, for example, tuple(tokens.tolist())."
         )
 
 

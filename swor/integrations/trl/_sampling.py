@@ -70,8 +70,8 @@ def check_settings(args: RLOOConfig) -> None:
             raise ValueError(f"{name} is {given!r}; expected {usual!r}: {reason}. Leave it out.")
     if not args.temperature > 0.0:
         raise ValueError(
-            f"temperature is {args.temperature}; expected more than 0, since distinct completions are drawn at "
-            "random. Choose a low temperature for completions that are nearly greedy."
+            f"temperature is {args.temperature}; expected more than 0, since distinct completions are drawn "
+            "at random. Choose a low temperature for completions that are nearly greedy."
         )
     if args.use_vllm:
         check_vllm_settings(args)

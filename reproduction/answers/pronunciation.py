@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 
 from reproduction.harness.tables import LEVEL, committed_table, mean_and_interval
-from reproduction.pronunciation import tables
 from reproduction.pronunciation.tables import (
     COMPARED,
     at_the_end,
@@ -42,9 +41,7 @@ def training(folder: Path) -> str:
 
 
 def answer(folder: Path) -> str:
-    """Return what independent samples waste, and how training compares if there was any."""
-    if not (folder / "training" / "curves.csv").is_file():
-        return tables.answer(*(read(folder, name) for name in ("groups", "variance", "pass")))
+    """Return what independent samples waste, and how training compares."""
     groups, gain = (
         read(folder, "groups").set_index("k").loc[K],
         gains(read(folder, "variance")).loc[K],

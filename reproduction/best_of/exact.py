@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement, product
-from math import factorial, prod
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ import swor
 from reproduction.harness.appearance import Appearance
 from reproduction.harness.drawing import legend_below, panels
 from reproduction.harness.folder import open_folder
+from swor.diagnostics.all_samples import all_samples
 
 OUTCOMES, M, SIZES = 10, 3, range(3, 10)
 ENTROPY = {"high": 0.3, "low": 3.0}  # the spread of the logits
@@ -132,21 +132,11 @@ def _moments(
 
 
 def samples(log_probs: Tensor, k: int, *, distinct: bool) -> tuple[swor.Sample, Tensor]:
-    """Return every set or multiset of k outcomes, and its probability."""
-    n = len(log_probs)
-    rows = combinations(range(n), k) if distinct else combinations_with_replacement(range(n), k)
-    value = torch.tensor(list(rows))
-    log_p = log_probs[value].requires_grad_()
-    if distinct:
-        outside = torch.ones(len(value), n, dtype=torch.bool).scatter(-1, value, False)
-        log_rest = log_probs.where(outside, -torch.inf).logsumexp(-1)
-        chance = swor.log_prob_set(log_p, log_rest).exp()
-        scheme = swor.Scheme.WITHOUT_REPLACEMENT
-        return swor.Sample(value, log_p, log_rest, scheme=scheme), chance.detach()
-    counts = torch.nn.functional.one_hot(value, n).sum(-2).tolist()
-    ways = log_p.new_tensor([factorial(k) / prod(map(factorial, row)) for row in counts])
-    sample = swor.Sample(value, log_p, scheme=swor.Scheme.WITH_REPLACEMENT)
-    return sample, ways * log_p.detach().sum(-1).exp()
+    """Return every set or multiset of k outcomes, differentiable by its log-probabilities, and its chance."""
+    scheme = swor.Scheme.WITHOUT_REPLACEMENT if distinct else swor.Scheme.WITH_REPLACEMENT
+    drawn = all_samples(log_probs, k, scheme, ordered=False, kappa=False)
+    drawn.sample.log_p.requires_grad_()
+    return drawn.sample, drawn.probability
 
 
 def _variance(x: Tensor, chance: Tensor) -> float:

@@ -18,7 +18,6 @@ from reproduction.pronunciation.settings import (
     PronunciationSettings,
 )
 from reproduction.pronunciation.tables import (
-    answer,
     pass_table,
     read_points,
     samples_table,
@@ -42,7 +41,6 @@ def pronunciation_measure(settings: PronunciationMeasure) -> Path:
         texts = {
             "samples.md": samples_table(groups, variance),
             "pass.md": pass_table(passes),
-            "answer.md": answer(groups, variance, passes),
         }
         for name, text in texts.items():
             folder.write_text(name, text)

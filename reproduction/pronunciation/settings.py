@@ -85,8 +85,7 @@ class PronunciationMeasure(ResumableSettings):
     """Measure independent and distinct pronunciations of held-out words by a network that others trained.
 
     Writes groups.csv (duplicates and groups without signal), variance.csv (of the gradient of all
-    parameters), pass.csv (pass@m), samples.md, pass.md, answer.md and measured.png. Needs the extra
-    pronunciation.
+    parameters), pass.csv (pass@m), samples.md, pass.md and measured.png. Needs the extra pronunciation.
 
     Attributes:
         k: numbers of samples of a word; a resumed measurement may be given more.

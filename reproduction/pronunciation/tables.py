@@ -12,7 +12,6 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
 from reproduction.pronunciation.settings import PronunciationSettings
 
-SAMPLES = {"rloo": "independent", "unordered_set": "distinct"}
 METHODS = {
     "rloo mean": "RLOO",
     "unordered_set mean": "unordered set",
@@ -62,22 +61,6 @@ def samples_table(groups: pd.DataFrame, variance: pd.DataFrame) -> str:
     header = ["samples k", "duplicates among independent (%)", "no signal, independent (%)"]
     header += ["no signal, distinct (%)", "variance of RLOO ÷ unordered set"]
     return markdown(header, lines)
-
-
-def answer(groups: pd.DataFrame, variance: pd.DataFrame, passes: pd.DataFrame) -> str:
-    """Return two sentences: what independent samples waste, and what distinct ones give."""
-    k = 4 if 4 in set(groups["k"]) else int(groups["k"].min())
-    row, gain = groups.set_index("k").loc[k], gains(variance).loc[k]
-    by = passes[passes["m"] == 1].set_index("samples")["spread"]
-    return (
-        f"Of {k} independent pronunciations of a word, {row['duplicates']:.0f} % are duplicates, and "
-        f"{row['no_signal_independent']:.0f} % of the words give no signal, since all {k} are right or "
-        f"all are wrong; with {k} distinct ones it is {row['no_signal_distinct']:.0f} %. The gradient of "
-        f"RLOO has {gain['gain']:.2f} ± {gain['gain_error']:.1g} times the variance of that of the "
-        "unordered set estimator, and the standard error of an evaluation of pass@1 from "
-        f"{passes['k'].iloc[0]} samples of each word is {by['rloo'] / by['unordered_set']:.1f} times "
-        "smaller with distinct ones.\n"
-    )
 
 
 def pass_table(passes: pd.DataFrame) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -19,48 +18,41 @@ from reproduction.tsp.policy import TourPolicy
 from reproduction.tsp.problem import random_instances, tour_length, validation_instances
 from reproduction.tsp.rollout import RolloutBaseline, greedy_lengths
 from reproduction.tsp.settings import TSPSettings
-from swor.estimators.baselines import BUILT_IN, Baseline, BaselineInputs, Greedy
-from swor.types import Sample, Scheme, Weights
+from swor.estimators.baselines import BaselineInputs, Greedy
+from swor.estimators.score_function import ScoreFunctionEstimator
+from swor.types import Sample, Scheme
 
 AT_ONCE = 500  # validation instances that are sampled at the same time
 
 
-@dataclass(frozen=True)
-class TourEstimator:
-    """An estimator of the gradient of the expected tour length."""
-
-    rule: Callable[[Sample], Weights]
-    scheme: Scheme
-    baseline: Baseline  # the greedy one is a tour by the best model so far
-    unbiased: bool
-
-    def draw(self, policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
-        """Draw k tours of every instance; those of a beam search are not random."""
-        if self.scheme == Scheme.BEAM_SEARCH:
-            return swor.beam_search(policy, k)
-        if self.scheme == Scheme.WITH_REPLACEMENT:
-            return swor.ancestral_sample(policy, k, generator=generator)
-        return swor.stochastic_beam_search(policy, k, generator=generator)
-
-
-def registered(name: str) -> TourEstimator:
+def registered(name: str) -> ScoreFunctionEstimator:
     """Return the score-function estimator of a name in ``swor.ESTIMATORS``."""
-    entry = swor.ESTIMATORS[name]
-    assert entry.rule is not None and entry.scheme is not None and entry.baseline is not None
-    return TourEstimator(entry.rule, entry.scheme, entry.baseline, entry.unbiased)
+    function = swor.ESTIMATORS[name].function
+    assert isinstance(function, ScoreFunctionEstimator)
+    return function
 
 
-TOUR_ESTIMATORS: dict[str, TourEstimator] = {
-    "reinforce_rollout": TourEstimator(swor.rloo, Scheme.WITH_REPLACEMENT, Greedy(), unbiased=True),
+TOUR_ESTIMATORS: dict[str, ScoreFunctionEstimator] = {
+    # The greedy tour is that of the best model so far.
+    "reinforce_rollout": ScoreFunctionEstimator(swor.rloo, Scheme.WITH_REPLACEMENT, Greedy()),
     "reinforce_batch_mean": registered("reinforce_batch_mean"),
     "rloo": registered("rloo"),
     "sum_and_sample_shared_sampled_baseline": registered("sum_and_sample_shared_sampled_baseline"),
     "unordered_set": registered("unordered_set"),
     "normalized_importance_weighted": registered("normalized_importance_weighted"),
     "risk": registered("risk"),
-    "risk_beam_search": TourEstimator(swor.risk, Scheme.BEAM_SEARCH, BUILT_IN, unbiased=False),
+    "risk_beam_search": ScoreFunctionEstimator(swor.risk, Scheme.BEAM_SEARCH),
 }
 """The estimators of Figure 3: those of the library under their names, and two of this experiment."""
+
+
+def draw(scheme: Scheme, policy: TourPolicy, k: int, generator: torch.Generator) -> Sample:
+    """Draw k tours of every instance; those of a beam search are not random."""
+    if scheme == Scheme.BEAM_SEARCH:
+        return swor.beam_search(policy, k)
+    if scheme == Scheme.WITH_REPLACEMENT:
+        return swor.ancestral_sample(policy, k, generator=generator)
+    return swor.stochastic_beam_search(policy, k, generator=generator)
 
 
 class SampledTours(NamedTuple):
@@ -73,7 +65,7 @@ class SampledTours(NamedTuple):
 
 
 def tour_loss(
-    estimator: TourEstimator,
+    estimator: ScoreFunctionEstimator,
     tours: SampledTours,
     generator: torch.Generator,
     greedy: Callable[[], Tensor],
@@ -131,7 +123,7 @@ class TourTask(Task[Tensor]):
     def loss(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the estimator, and the mean length and log-probability of its tours."""
         policy = self.model(batch)
-        sample = self.estimator.draw(policy, self.settings.samples, generator)
+        sample = draw(self.estimator.scheme, policy, self.settings.samples, generator)
         cost = tour_length(batch, sample.value)
         if self.settings.best_of is not None:
             loss = best_of_loss(sample, cost, self.settings.best_of, largest=False)

@@ -42,7 +42,7 @@ from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.problem import tour_length
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import SINGLE, ModelSettings, Name
-from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, tour_loss
+from reproduction.tsp.task import TOUR_ESTIMATORS, SampledTours, draw, tour_loss
 from reproduction.tsp.variance_tables import with_ratios
 from swor.diagnostics.groups import duplicates
 
@@ -133,7 +133,7 @@ class Gradient:
         """Return the gradient of a draw."""
         noise = seeded(*self.place, number)
         policy = self.model(self.instances)
-        sample = self.estimator.draw(policy, self.k, noise)
+        sample = draw(self.estimator.scheme, policy, self.k, noise)
         cost = tour_length(self.instances, sample.value)
         tours = SampledTours(policy, self.instances, sample, cost)
         tours = one_by_one(tours) if self.single else tours

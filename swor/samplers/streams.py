@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -71,7 +71,7 @@ def distinct_from_stream(
     return list(first), _sample_of(list(first.values()), log_p, generator)
 
 
-def check_outcome(outcome: object) -> None:
+def check_outcome(outcome: Any) -> None:
     """Check that an outcome can be recognised when it is drawn again."""
     parts = outcome if isinstance(outcome, tuple) else (outcome,)
     tensor = any(isinstance(part, Tensor) for part in parts)

@@ -12,20 +12,16 @@ noise is left out as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from swor.diagnostics.enumeration import exact
-from swor.samplers.distributions import factorized
-from swor.types import Cost
+from swor.diagnostics._streaming import GradientMoments
 
 BLOCKS = 20
 FOUND = 5.0  # standard errors; without a bias, fewer than one in 10 000 measurements are above
-SMALL_DOMAIN = 2**14  # largest number of evaluations of f for the exact gradient
+MISSED = 4.0  # standard errors; draws that miss nothing are above in fewer than one of 10 000 measurements
 
 
 class SquaredBias(NamedTuple):
@@ -84,10 +80,14 @@ class Reference:
     Args:
         exact: the exact gradient, (parameters,), or None for the mean of the gradients that are added, each
             weighted by its precision.
+
+    Attributes:
+        doubted: whether the draws of an unbiased estimator missed a part of the exact gradient. Those of
+            others may have missed it as well, so that no bias is found in them.
     """
 
     def __init__(self, exact: Tensor | None) -> None:
-        self.exact = exact
+        self.exact, self.doubted = exact, False
         self.sums, self.precision = torch.zeros(()), 0.0
 
     def add(self, means: Tensor, variance: float) -> None:
@@ -95,20 +95,25 @@ class Reference:
         self.sums = self.sums.to(means) + means / variance
         self.precision += 1.0 / variance
 
+    def missed(self, moments: GradientMoments, rounding: float) -> bool:
+        r"""Return whether the draws of an unbiased estimator missed a part of the exact gradient.
+
+        $$\lVert \bar g - \nabla \rVert^2 > 4^2 \, \text{tr} \, \text{Cov}[g] / n$$
+
+        A proof is not overruled, so what explains such a mean is a rare outcome that was not drawn.
+        """
+        if self.exact is None:
+            return False
+        noise = MISSED**2 * float(moments.trace) / moments.repeats
+        found = float((moments.mean - self.exact).square().sum()) > max(noise, rounding)
+        self.doubted |= found
+        return found
+
     def squared_bias(self, means: Tensor) -> SquaredBias:
         """Return the squared bias of gradients, given their block means, (blocks, parameters)."""
         if self.exact is not None:
             return squared_norm(means - self.exact)
         return squared_norm(means - self.sums / self.precision) if self.precision else UNTESTED
-
-
-def exact_gradient(f: Cost, dist: Distribution, parameters: Sequence[Tensor]) -> Tensor | None:
-    """Return the exact gradient of the mean over the batch if the domain is small enough, otherwise None."""
-    if factorized(dist).outcomes * max(1, dist.batch_shape.numel()) > SMALL_DOMAIN:
-        return None
-    loss = exact(f, dist).mean()
-    gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
-    return torch.cat([g.flatten() for g in gradients]).double()
 
 
 def squared_norm(means: Tensor) -> SquaredBias:

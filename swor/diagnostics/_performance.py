@@ -21,6 +21,7 @@ class Performance:
         seconds: the time of one estimate and its gradient.
         rounding: the variance that rounding alone may cause.
         reliable: whether enough draws decide the variance; if not, neither it nor the bias is known.
+        infinite: whether the variance is known to be infinite, so that no number of draws is enough.
     """
 
     k: int
@@ -30,6 +31,12 @@ class Performance:
     seconds: float
     rounding: float
     reliable: bool
+    infinite: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether the variance is known, be it infinite."""
+        return self.reliable or self.infinite
 
     @property
     def bias_found(self) -> bool:
@@ -39,14 +46,19 @@ class Performance:
     @property
     def log_variance(self) -> float:
         """The log of the trace of the covariance of the gradient; −inf if the trace is below rounding."""
+        if self.infinite:
+            return math.inf
         trace = float(self.moments.trace)
         return -math.inf if trace <= self.rounding else math.log(trace)
 
     @property
     def log_variance_error(self) -> float:
-        """The standard error of ``log_variance``."""
-        constant = self.log_variance == -math.inf
-        return 0.0 if constant else float(self.moments.trace_error / self.moments.trace)
+        """The standard error of ``log_variance``; 0 if it is infinite."""
+        return (
+            0.0
+            if math.isinf(self.log_variance)
+            else float(self.moments.trace_error / self.moments.trace)
+        )
 
 
 @dataclass(frozen=True)

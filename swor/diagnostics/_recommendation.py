@@ -33,6 +33,8 @@ def why_not(row: ComparedEstimator, evaluations: int) -> str | None:
         return "a bias was measured"
     if equal is None:
         return f"more than {evaluations} evaluations even at k = 1"
+    if equal.infinite:
+        return "its variance is infinite"
     if not equal.reliable:
         return "too few draws decide the variance; increase repeats"
     if not row.proven and math.isnan(equal.squared_bias.estimate):

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_count, check_k
-from swor.diagnostics._bias import UNTESTED, Blocks, Reference, exact_gradient
-from swor.diagnostics._gradients import count, looped
+from swor._checks import check_count, check_k, kind
+from swor.diagnostics._bias import UNTESTED, Blocks, Reference, SquaredBias
+from swor.diagnostics._gradients import Enumerated, as_parameters, count, enumerated, looped
 from swor.diagnostics._hits import enough
 from swor.diagnostics._performance import ComparedEstimator, Performance
 from swor.diagnostics._progress import Advance, progress_bar
 from swor.diagnostics._streaming import GradientMoments
 from swor.diagnostics.comparison import Comparison
-from swor.diagnostics.moments import WARM_UP, lookup, measure, prepare
+from swor.diagnostics.moments import WARM_UP, Given, lookup, measure, name_of, prepare
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
 from swor.samplers.distributions import sample
@@ -40,7 +40,7 @@ class _Problem:
 
 
 def compare(
-    estimators: Iterable[str] | Mapping[str, EstimatorLike],
+    estimators: Iterable[Given] | Mapping[str, Given],
     f: Cost,
     dist: Distribution,
     *,
@@ -61,19 +61,25 @@ def compare(
 
     An unbiased estimator of ESTIMATORS is proven to be unbiased, and no measurement overrules a proof. The
     squared bias $\|E[g] - \nabla\|^2$ of all other estimators is measured, relative to the exact
-    gradient if the domain can be enumerated, and otherwise relative to the mean of the estimators that are
-    proven to be unbiased. A bias or a variance that too few draws decide is not shown, such as that of
-    independent samples from a very confident policy.
+    gradient if the domain can be enumerated and f is not random, and otherwise relative to the mean of the
+    estimators that are proven to be unbiased.
+
+    A bias or a variance that too few draws decide is not shown, such as that of independent samples from a
+    very confident policy, or that of any samples if a rare outcome has a large cost. If the domain can be
+    enumerated, such an outcome is noticed even if it is never drawn; the gradient of its log-probability is
+    taken to be as large as that of the others. A variance that is known to be infinite is shown as such.
 
     Use it to choose an estimator for your problem. An estimator that learns, such as RELAX, is trained for
     ``warm_up`` steps before it is measured, and the table says so. Ctrl-C ends the comparison early; the
     result has the estimators that were measured by then.
 
     Args:
-        estimators: names in ESTIMATORS, or a mapping from names to callables with the same contract.
+        estimators: names in ESTIMATORS, entries, or rules of the library; or a mapping from names of your
+            choice to these or to callables with the same contract.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
-        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``, or one
+            tensor.
         k: the number of samples, at equal k.
         evaluations: the number of evaluations of f, at equal evaluations. By default it is k, and no
             estimator has more than k samples.
@@ -94,7 +100,7 @@ def compare(
     """
     check_k(k)
     named = _by_name(estimators)
-    problem = _Problem(f, dist, list(parameters), repeats, warm_up, generator)
+    problem = _Problem(f, dist, as_parameters(parameters), repeats, warm_up, generator)
     left_out = {name: why for name, e in named.items() if (why := _unfit(e, dist, k))}
     named = {name: e for name, e in named.items() if name not in left_out}
     if not named:
@@ -127,9 +133,10 @@ def _measure_all(
     """
     rows: dict[str, ComparedEstimator] = {}
     estimates = sum(problem.repeats * len({*pair} - {None}) for pair in ks.values())
-    exact = exact_gradient(problem.f, problem.dist, problem.parameters)
-    pools = exact is None and not all(map(_proven_unbiased, named.values()))
-    bench = _Bench(problem, Reference(exact), pools, _score(problem))
+    domain = enumerated(problem.f, problem.dist, problem.parameters)
+    reference = Reference(None if domain is None else domain.gradient)
+    pools = domain is None and not all(map(_proven_unbiased, named.values()))
+    bench = _Bench(problem, domain, reference, pools, _score(problem))
     try:
         with progress_bar(estimates, show=progress) as advance:
             # The others are compared with the mean of those that are proven to be unbiased.
@@ -138,7 +145,7 @@ def _measure_all(
     except KeyboardInterrupt:
         if not rows:
             raise
-    return rows, exact is not None
+    return rows, domain is not None
 
 
 @dataclass(frozen=True)
@@ -147,12 +154,14 @@ class _Bench:
 
     Attributes:
         problem: to measure on.
+        domain: all outcomes and their costs, if they are known.
         reference: the true gradient, or the mean of the unbiased estimators so far.
         pools: whether the unbiased estimators are to be added to the reference.
         score: the squared length of a gradient of log p.
     """
 
     problem: _Problem
+    domain: Enumerated | None
     reference: Reference
     pools: bool
     score: float
@@ -186,15 +195,35 @@ class _Bench:
             warm_up=p.warm_up, observe=observe,
         )  # fmt: skip
         rounding = _rounding(moments, self.score, torch.finfo(p.parameters[0].dtype).eps)
-        reliable = enough(moments, estimator, p.dist, k, rounding)
+        infinite = _infinite(estimator, p.dist, k)
+        reliable = not infinite and self._enough(moments, estimator, k, rounding)
         bias = UNTESTED
         if blocks is not None and reliable:
             if proven:
                 self.reference.add(blocks.means(), max(float(moments.trace), rounding))
             else:
-                bias = self.reference.squared_bias(blocks.means())
+                bias, reliable = self._bias(blocks.means(), rounding)
         evaluations, seconds = _evaluations(estimator, p, k), _seconds(estimator, p, k)
-        return Performance(k, evaluations, bias, moments, seconds, rounding, reliable)
+        return Performance(k, evaluations, bias, moments, seconds, rounding, reliable, infinite)
+
+    def _enough(
+        self, moments: GradientMoments, estimator: EstimatorLike, k: int, rounding: float
+    ) -> bool:
+        """Return whether enough draws decide what was measured, and missed nothing that is known."""
+        if not enough(moments, estimator, self.problem.dist, k, rounding, self.domain):
+            return False
+        return not (_proven_unbiased(estimator) and self.reference.missed(moments, rounding))
+
+    def _bias(self, means: Tensor, rounding: float) -> tuple[SquaredBias, bool]:
+        """Return the squared bias, and whether what deviates can be a bias rather than what draws missed."""
+        bias = self.reference.squared_bias(means)
+        if self.reference.doubted and bias.exceeds(rounding):
+            return UNTESTED, False
+        return bias, True
+
+
+def _infinite(estimator: EstimatorLike, dist: Distribution, k: int) -> bool:
+    return isinstance(estimator, Estimator) and estimator.has_infinite_variance(k, dist)
 
 
 def _proven(estimator: EstimatorLike) -> bool:
@@ -209,6 +238,8 @@ def _proven_unbiased(estimator: EstimatorLike) -> bool:
 def _score(problem: _Problem) -> float:
     """Return the squared length of the gradient of log p, averaged over the batch, at one draw."""
     log_p = sample(problem.dist, 1, replacement=True, generator=problem.generator).log_p.mean()
+    if not log_p.requires_grad:  # only f depends on the parameters
+        return 0.0
     gradients = torch.autograd.grad(
         log_p, problem.parameters, retain_graph=True, materialize_grads=True
     )
@@ -225,12 +256,21 @@ def _rounding(moments: GradientMoments, score: float, eps: float) -> float:
     return eps**2 * (256**2 * gradient + 4**2 * score * cost)
 
 
-def _by_name(estimators: Iterable[str] | Mapping[str, EstimatorLike]) -> dict[str, EstimatorLike]:
-    if isinstance(estimators, str):
-        estimators = [estimators]
+def _by_name(estimators: Iterable[Given] | Mapping[str, Given]) -> dict[str, EstimatorLike]:
     if isinstance(estimators, Mapping):
-        return dict(estimators)
-    return {name: lookup(name) for name in estimators}
+        return {name: lookup(given) for name, given in estimators.items()}
+    several = [estimators] if isinstance(estimators, str) or callable(estimators) else estimators
+    return {_name(given): lookup(given) for given in several}
+
+
+def _name(given: Given) -> str:
+    name = name_of(given)
+    if name is None:
+        raise ValueError(
+            f"the list of estimators contains {kind(given)} that is not in ESTIMATORS; expected names, "
+            "entries or rules of the library. Give it a name in a mapping, such as {'own': estimator}."
+        )
+    return name
 
 
 def _unfit(estimator: EstimatorLike, dist: Distribution, k: int) -> str | None:

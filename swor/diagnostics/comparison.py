@@ -24,34 +24,36 @@ def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) 
     rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
     measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
     finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]
-    floor = min(finite, default=0.0) - 1.0
+    ends = {-math.inf: min(finite, default=0.0) - 1.0, math.inf: max(finite, default=0.0) + 1.0}
     labels = {False: f"at k = {k}", True: f"at {evaluations} evaluations"}
     for y, row in enumerate(rows):
         colour = ORANGE if row.looks_biased else BLUE
-        _dot(ax, row.at_k, y + 0.15, floor, colour, solid=False)
+        _dot(ax, row.at_k, y + 0.15, ends, colour, solid=False)
         if row.at_evaluations is not None:
-            _dot(ax, row.at_evaluations, y - 0.15, floor, colour, solid=True)
+            _dot(ax, row.at_evaluations, y - 0.15, ends, colour, solid=True)
     for solid, label in labels.items():
         ax.plot([], [], "o", color=BLUE, mfc=BLUE if solid else "none", label=label)
     if any(row.looks_biased for row in rows):
         ax.plot([], [], "o", color=ORANGE, label="biased")
-    if not all(m.reliable for m in measured):
+    if not all(m.known for m in measured):
         ax.plot([], [], "o", color=GREY, label="not reliable: too few draws")
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
-    ax.set_xlabel("log-variance of the gradient (◂: below rounding)")
+    ax.set_xlabel("log-variance of the gradient (◂: below rounding, ▸: infinite)")
     ax.grid(axis="x", alpha=0.3)
     ax.legend(frameon=False)
     return ax
 
 
-def _dot(ax: Axes, m: Performance, y: float, floor: float, colour: str, *, solid: bool) -> None:
-    none = m.log_variance == -math.inf
-    colour = colour if m.reliable else GREY
+def _dot(
+    ax: Axes, m: Performance, y: float, ends: Mapping[float, float], colour: str, *, solid: bool
+) -> None:
+    x = m.log_variance
+    colour = colour if m.known else GREY
     ax.errorbar(
-        floor if none else m.log_variance,
+        ends.get(x, x),
         y,
-        xerr=None if none else 2.0 * m.log_variance_error,
-        fmt="<" if none else "o",
+        xerr=None if x in ends else 2.0 * m.log_variance_error,
+        fmt={-math.inf: "<", math.inf: ">"}.get(x, "o"),
         color=colour,
         mfc=colour if solid else "white",
         capsize=2,
@@ -136,7 +138,7 @@ class Comparison:
             f"log bias²: the log of the squared distance of the mean gradient to the {truth}",
             "evals: evaluations of f for one estimate; ms: time of one estimate and its gradient",
         ]
-        if not all(m.reliable for m in measured if m is not None):
+        if not all(m.known for m in measured if m is not None):
             notes.append("–: not known, because too few draws decide it; increase repeats")
         notes += [f"{n} needs more than {self.evaluations} evaluations at k = 1" for n in too_many]
         notes += [
@@ -191,6 +193,8 @@ def _bias(m: Performance) -> str:
 
 
 def _variance(m: Performance) -> str:
+    if m.infinite:
+        return "infinite"
     return log_variance(m) if m.reliable else UNKNOWN
 
 

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_count
-from swor.diagnostics._gradients import NUMBERS, Method, batched, choose, count, looped
+from swor._checks import check_count, kind
+from swor.diagnostics._gradients import (
+    NUMBERS,
+    Method,
+    as_parameters,
+    batched,
+    choose,
+    count,
+    looped,
+)
 from swor.diagnostics._streaming import GradientMoments, gradient_moments_of, start, update
+from swor.estimators.baselines import BUILT_IN
 from swor.estimators.estimator import Estimator, EstimatorLike
 from swor.estimators.registry import ESTIMATORS
 from swor.estimators.warm_up import warm_up as warm_up_estimator
 from swor.samplers.distributions import factorized
-from swor.types import Cost
+from swor.types import Cost, Rule
 
 WARM_UP = 500  # training steps of an estimator before it is measured
 OBSERVED = 16  # estimates one after the other between two calls of an observer
 
+Given = str | EstimatorLike | Rule
+"""What a user may give as an estimator."""
+
 
 def gradient_moments(
-    estimator: str | EstimatorLike,
+    estimator: Given,
     f: Cost,
     dist: Distribution,
     parameters: Iterable[Tensor],
@@ -44,20 +58,22 @@ def gradient_moments(
     The method "batch" makes the repeats an axis of the batch: one call of the estimator gives many gradients
     with respect to the logits, and the chain rule gives those of the parameters. It requires that f accepts
     any batch axes, that the parameters affect the logits but not f, and that the estimator treats the
-    elements of the batch separately. "loop" computes one estimate and one backward pass after the other.
-    "auto" uses "batch" for an estimator of ESTIMATORS if a trial of f shows that it is possible, and "loop"
-    otherwise.
+    elements of the batch separately; an error says which of these does not hold, except that a callable of
+    your own is trusted to treat them separately. "loop" computes one estimate and one backward pass after
+    the other. "auto" uses "batch" for an estimator of ESTIMATORS if a trial of f shows that it is possible,
+    and "loop" otherwise.
 
     If an estimator of ESTIMATORS learns, it is made for the distribution and trained for ``warm_up`` steps,
     while the parameters stay as they are. To measure a module that you have trained yourself, pass the
     module.
 
     Args:
-        estimator: a name or an entry of ESTIMATORS, or a callable with the same contract.
+        estimator: a name or an entry of ESTIMATORS, a rule of the library, or a callable with the contract of
+            an entry.
         f: the cost, from values (*batch, k, *event) to (*batch, k).
         dist: Categorical, OneHotCategorical, Bernoulli, or Independent of these.
-        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``; ``dist``
-            and ``f`` may depend on them.
+        parameters: the tensors to differentiate with respect to, such as ``model.parameters()``, or one
+            tensor; ``dist`` and ``f`` may depend on them.
         k: the number of samples of an estimate.
         repeats: the number of estimates, at least 2.
         generator: the source of randomness.
@@ -77,10 +93,9 @@ def gradient_moments(
         | Note on a Method for Calculating Corrected Sums of Squares and Products (Welford, 1962)
         | https://doi.org/10.1080/00401706.1962.10490022
     """
-    wanted = list(parameters)
-    return measure(
-        lookup(estimator), f, dist, wanted, k, repeats, generator, method=method, warm_up=warm_up
-    )
+    found = lookup(estimator)
+    wanted = as_parameters(parameters)
+    return measure(found, f, dist, wanted, k, repeats, generator, method=method, warm_up=warm_up)
 
 
 def measure(
@@ -102,7 +117,6 @@ def measure(
         raise ValueError(
             "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
         )
-    _check_parameters(parameters)
     chosen = choose(method, estimator, f, dist, parameters)
     ready, steps = prepare(estimator, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped
@@ -136,24 +150,52 @@ def prepare(
     return made, steps
 
 
-def lookup(estimator: str | EstimatorLike) -> EstimatorLike:
-    """Return an estimator, given its name in ESTIMATORS or the estimator itself."""
-    if not isinstance(estimator, str):
-        return estimator
+def lookup(estimator: Given) -> EstimatorLike:
+    """Return an estimator, given its name in ESTIMATORS, a rule, or the estimator itself."""
+    name = name_of(estimator)
+    if name is None:
+        return _checked(estimator)
     try:
-        return ESTIMATORS[estimator]
+        return ESTIMATORS[name]
     except KeyError as error:
         callable_too = "A callable (f, dist, k, *, generator) -> (*batch,) will do too."
         raise ValueError(f"{error} {callable_too}") from None
 
 
-def _check_parameters(parameters: Sequence[Tensor]) -> None:
-    if not parameters or not all(p.requires_grad for p in parameters):
-        raise ValueError(
-            "parameters is empty or contains a tensor that does not require gradient; expected the "
-            "tensors to differentiate with respect to. Pass model.parameters(), for instance, or "
-            "[logits] with requires_grad=True."
-        )
+def name_of(given: Given) -> str | None:
+    """Return the name of an estimator, or None for one that is not in ESTIMATORS.
+
+    Args:
+        given: a name, an entry, the function of an entry without a state, or a rule. The name of a rule is
+            that of its entry with the built-in baseline.
+    """
+    if isinstance(given, str):
+        return given
+    return next((name for name, entry in ESTIMATORS.items() if _means(given, entry)), None)
+
+
+def _means(given: object, entry: Estimator) -> bool:
+    """Return whether an entry is what was given, as itself, as its function or as its rule."""
+    if given is entry.rule:
+        return entry.baseline is BUILT_IN
+    return given is entry or (given is entry.function and not entry.learns)
+
+
+def _checked(estimator: Any) -> EstimatorLike:
+    """Return a callable, or raise an error if it cannot be called as an estimator is."""
+    try:
+        inspect.signature(estimator).bind(None, None, 1, generator=None)
+    except ValueError:
+        pass  # a callable that is not written in Python may not tell its arguments
+    except TypeError:
+        shown = getattr(estimator, "__name__", kind(estimator))
+        raise TypeError(
+            f"the estimator is {shown}, which cannot be called with (f, dist, k, generator=None); expected "
+            "such a callable, or a name, an entry or a rule of ESTIMATORS. Make an entry of a rule of your "
+            "own with swor.estimators.estimator.lift."
+        ) from None
+    checked: EstimatorLike = estimator
+    return checked
 
 
 def _chunk(dist: Distribution, parameters: Sequence[Tensor], k: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -58,9 +59,17 @@ def unlimited(dist: Distribution) -> None:
     return None
 
 
+def possible_categories(dist: Distribution) -> list[list[int]]:
+    """Return the number of categories of positive probability of each variable, once for equal elements."""
+    variables = factorized(dist)
+    possible = (variables.log_probs > -torch.inf).sum(-1).reshape(-1, variables.length)
+    rows: list[list[int]] = possible.unique(dim=0).tolist()
+    return rows or [[variables.categories] * variables.length]  # the batch may be empty
+
+
 def domain_size(dist: Distribution) -> int:
-    """Return the number of outcomes, the largest k for distinct samples."""
-    return factorized(dist).outcomes
+    """Return the number of possible outcomes, the largest k for distinct samples of the whole batch."""
+    return min(map(math.prod, possible_categories(dist)))
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ class Estimator:
         defined_for: whether it is defined for a distribution. For others it raises an error that says
             what to use instead.
         mixes_batch: whether the estimate of an element of the batch depends on the other elements.
+        infinite_up_to: the largest k for which the variance of the gradient is infinite, unless the sample
+            is the whole domain; 0 if it is finite for every k.
         make_state: makes the module of an estimator that learns or remembers; None for the others.
         takes_context: whether its module reads a context, which it is then called with.
 
@@ -104,6 +115,7 @@ class Estimator:
     largest_k: Callable[[Distribution], int | None] = unlimited
     defined_for: Callable[[Distribution], bool] = defined_everywhere
     mixes_batch: bool = False
+    infinite_up_to: int = 0
     make_state: MakeState | None = None
     takes_context: bool = False
 
@@ -190,6 +202,10 @@ class Estimator:
                 the local estimators.
         """
         return self.count(k, dist)
+
+    def has_infinite_variance(self, k: int, dist: Distribution) -> bool:
+        """Return whether the variance of the gradient is infinite with k samples of a distribution."""
+        return k <= self.infinite_up_to and k < max(map(math.prod, possible_categories(dist)))
 
     @property
     def rule(self) -> Rule | None:

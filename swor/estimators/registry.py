@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 
+import torch
 from torch.distributions import Distribution
 
 from swor.estimators._variables import is_binary, is_relaxable
@@ -16,7 +18,13 @@ from swor.estimators.additive import (
 )
 from swor.estimators.coupled import arm, arsm, carms, disarm
 from swor.estimators.double_control import double_control, unordered_set_double_control
-from swor.estimators.estimator import Estimator, domain_size, entry_of, lift
+from swor.estimators.estimator import (
+    Estimator,
+    domain_size,
+    entry_of,
+    lift,
+    possible_categories,
+)
 from swor.estimators.learned_scales import make_with_scales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
@@ -74,8 +82,9 @@ _RULES = {
         Scheme.TOP_K_AND_SAMPLE,
         equation="Liu et al. (2019); Kool et al. (2020), equation (13)",
     ),
-    "importance_weighted": _unbiased(
-        importance_weighted, _WITHOUT, equation="Kool et al. (2020), equation (51)"
+    "importance_weighted": replace(
+        _unbiased(importance_weighted, _WITHOUT, equation="Kool et al. (2020), equation (51)"),
+        infinite_up_to=3,  # a product of two weights is of order t^-2, and the density of t of order t^k
     ),
     "normalized_importance_weighted": _biased(
         normalized_importance_weighted,
@@ -159,7 +168,13 @@ def _local_unordered_set(k: int, dist: Distribution | None) -> int:
 
 
 def _categories(dist: Distribution) -> int:
-    return factorized(dist).categories
+    """Return the number of possible categories of the variable that has the fewest."""
+    return min(map(min, possible_categories(dist)))
+
+
+def _has_no_mask(dist: Distribution) -> bool:
+    """Return whether all categories have a positive probability."""
+    return not bool((factorized(dist).log_probs == -torch.inf).any())
 
 
 _CALLABLES = {
@@ -192,7 +207,12 @@ _CALLABLES = {
         make_state=make_rebar,
     ),
     "relax": Estimator(
-        True, "Grathwohl et al. (2018)", relax, proof="z-score", make_state=make_relax
+        True,
+        "Grathwohl et al. (2018)",
+        relax,
+        proof="z-score",
+        defined_for=_has_no_mask,
+        make_state=make_relax,
     ),
     "arm": Estimator(
         True, "Yin and Zhou (2019a)", arm, proof="z-score", count=_twice, defined_for=is_binary

@@ -10,12 +10,17 @@ from io import StringIO
 import pytest
 import torch
 from five_outcomes import cost, generator, logits, moments
+from torch import nn
 from torch.distributions import Categorical, Independent, OneHotCategorical
 
 import swor
 from swor.diagnostics import _bias as bias
+from swor.diagnostics import _gradients as gradients
+from swor.diagnostics import _hits
 from swor.diagnostics.enumeration import exact_moments
 from swor.estimators.estimator import Estimator
+from swor.samplers.distributions import draw
+from swor.types import Scheme
 
 
 def result(names=("unordered_set", "rloo", "reinforce_sampled_baseline", "risk"), k=3, **options):
@@ -63,7 +68,7 @@ def unproven(name: str, scale: float = 1.0) -> Estimator:
 
 def test_compare_without_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     """A domain that is too large: against the mean of those that are proven to be unbiased."""
-    monkeypatch.setattr(bias, "SMALL_DOMAIN", 1)
+    monkeypatch.setattr(gradients, "SMALL_DOMAIN", 1)
     proven = {name: swor.ESTIMATORS[name] for name in ("rloo", "unordered_set", "risk")}
     r = result({"own": unproven("unordered_set"), **proven}, repeats=20_000)
     by_name = {row.name: row for row in r.rows}
@@ -143,7 +148,7 @@ def test_a_bias_of_a_confident_policy_is_found_with_enough_draws() -> None:
 
 def test_estimators_without_enough_draws_are_no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Independent samples of a very confident policy are all the same, and so are their gradients of 0."""
-    monkeypatch.setattr(bias, "SMALL_DOMAIN", 1)
+    monkeypatch.setattr(gradients, "SMALL_DOMAIN", 1)
     entries = {name: swor.ESTIMATORS[name] for name in ("rloo", "unordered_set")}
     r = confident({**entries, "own": unproven("unordered_set")}, mode=16.0)
     assert not r.rows[0].at_k.reliable and r.rows[0].at_k.log_variance == -math.inf
@@ -325,3 +330,203 @@ def test_a_moving_average_remembers_before_it_is_measured() -> None:
         for steps in (0, 50)
     ]
     assert traces[1] < 0.2 * traces[0]  # the first call of an untrained one has no baseline
+
+
+def distinct(f, dist, k, *, generator=None):
+    """The unordered set estimator, written by a user."""
+    drawn = swor.sample(dist, k, generator=generator)
+    return swor.unordered_set(drawn).loss(f(drawn.value))
+
+
+RARE = (0.3, 0.25, 0.2, 0.15, 0.0999, 0.0001)
+PROVEN = {name: swor.ESTIMATORS[name] for name in ("unordered_set", "rloo", "sum_and_sample")}
+FOUR = {"own": distinct, **PROVEN}
+
+
+@pytest.mark.parametrize(("p", "rare"), [(1e-4, 3000.0), (1e-6, 30_000.0), (1e-4, 5.0)])
+def test_a_rare_outcome_of_a_large_cost_is_noticed_without_being_drawn(
+    p: float, rare: float
+) -> None:
+    """The first decides the mean and the variance, the second the variance alone, and the last neither."""
+    parameter = logits((*RARE[:4], 0.1 - p, p))
+    costs = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.5, rare]).double()
+    dist, options = Categorical(logits=parameter), {"parameters": [parameter], "k": 2}
+    r = swor.compare(FOUR, lambda x: costs[x], dist, **options, generator=generator(0))
+    assert [row.at_k.reliable for row in r.rows] == [rare == 5.0] * 4
+    assert not any(row.looks_biased for row in r.rows)
+    assert r.recommend().startswith("Use unordered_set" if rare == 5.0 else "No estimator")
+
+
+@pytest.mark.parametrize("name", ["unordered_set", "rloo", "sum_and_sample", "raj"])
+def test_the_variance_of_a_rare_cost_is_the_exact_one_once_it_is_shown(name: str) -> None:
+    parameter, costs = logits(RARE), torch.tensor([1.0, 2.0, 0.0, 3.0, 1.5, 3000.0]).double()
+    dist, f, entry = Categorical(logits=parameter), lambda x: costs[x], swor.ESTIMATORS[name]
+    exact = exact_moments(entry.rule, entry.scheme, f, dist, 2, [parameter]).total_variance
+    options = {"parameters": [parameter], "k": 2, "generator": generator(0)}
+    shown = [
+        swor.compare([name], f, dist, repeats=n, **options).rows[0].at_k for n in (200, 400_000)
+    ]
+    assert [m.reliable for m in shown] == [False, True]
+    assert abs(shown[1].log_variance - math.log(exact)) < 4.0 * shown[1].log_variance_error
+
+
+def test_what_proven_estimators_missed_is_no_bias_of_others() -> None:
+    """The costs are alike, but the gradient of the rare outcome is 3000 times as large."""
+    scale = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 3000.0]).double()
+    parameter = (logits(RARE).detach() / scale).requires_grad_()
+    costs = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.5, 5.0]).double()
+    dist, options = Categorical(logits=scale * parameter), {"parameters": [parameter], "k": 2}
+    r = swor.compare(FOUR, lambda x: costs[x], dist, **options, generator=generator(0))
+    assert not any(row.at_k.reliable or row.looks_biased for row in r.rows)
+    assert all(math.isnan(row.at_k.squared_bias.estimate) for row in r.rows)
+
+
+@pytest.mark.parametrize("name", ["unordered_set", "deterministic_sum_and_sample", "rloo", "raj"])
+def test_expected_draws_are_those_of_the_scheme(name: str) -> None:
+    """Approximately; estimators that give a rare outcome a large weight count as independent samples."""
+    entry, k = swor.ESTIMATORS[name], 3
+    dist = Categorical(logits=logits().detach())
+    scheme = Scheme.WITH_REPLACEMENT if name == "raj" else entry.scheme
+    drawn = draw(scheme, dist.expand((20_000,)), k, generator()).value
+    measured = torch.nn.functional.one_hot(drawn, 5).double().sum(-2).mean(0)
+    expected = _hits._expected_draws(entry, dist.logits, k)
+    torch.testing.assert_close(expected, measured, rtol=0.15, atol=0.0)
+
+
+def test_expected_hits_are_the_inverse_kurtosis_of_independent_costs() -> None:
+    parameter = logits()
+    dist, entry = Categorical(logits=parameter), swor.ESTIMATORS["rloo"]
+    domain = gradients.enumerated(cost, dist, [parameter])
+    p, d = domain.log_p.exp(), domain.cost - swor.exact(cost, dist).detach()
+    kurtosis = float((p * d**4).sum() / (p * d**2).sum() ** 2)
+    assert _hits.expected_hits(entry, domain, 3) == pytest.approx(3.0 / kurtosis)
+    nothing = gradients.enumerated(lambda x: torch.zeros(x.shape).double(), dist, [parameter])
+    assert _hits.expected_hits(entry, nothing, 3) == math.inf
+
+
+def test_a_random_cost_is_compared_with_the_mean_of_the_proven_ones() -> None:
+    """One evaluation of the domain has an error of its own, which is no bias of an estimator."""
+    parameter, noise = logits(), generator(5)
+
+    def f(index):
+        return cost(index) + 2.0 * torch.randn(index.shape, dtype=torch.float64, generator=noise)
+
+    options = {"parameters": [parameter], "k": 3, "repeats": 600, "generator": generator()}
+    both = {"own": distinct, "rloo": PROVEN["rloo"]}
+    r = swor.compare(both, f, Categorical(logits=parameter), **options)
+    own, proven = r.rows
+    assert not r.exact and own.at_k.reliable and not own.looks_biased and proven.proven
+    assert math.isfinite(own.at_k.squared_bias.estimate)
+    assert "mean of the unbiased ones" in str(r)
+
+
+def test_an_infinite_variance_is_shown_as_such_and_not_recommended() -> None:
+    """By the exact moments, that of importance weights, unless the sample is the whole domain."""
+    entry = swor.ESTIMATORS["importance_weighted"]
+    for k in (1, 2, 3, 4, 5):
+        infinite = math.isinf(moments(entry.rule, entry.scheme, k).total_variance)
+        assert entry.has_infinite_variance(k, Categorical(logits=logits())) == infinite == (k < 4)
+    whole = Categorical(logits=torch.tensor([0.3, 0.1, -torch.inf]))
+    assert [entry.has_infinite_variance(k, whole) for k in (1, 2)] == [True, False]
+    assert [n for n, e in swor.ESTIMATORS.items() if e.infinite_up_to] == ["importance_weighted"]
+
+
+def test_a_comparison_with_an_infinite_variance() -> None:
+    r = result(["importance_weighted", "rloo"], k=4, evaluations=3, repeats=500)
+    row = r.rows[0]
+    assert not row.at_k.infinite and row.at_evaluations.log_variance == math.inf
+    assert str(r).count("infinite") == 1
+    assert r.recommend().startswith("Use rloo")
+    assert "importance_weighted (its variance is infinite)" in r.recommend()
+    both = result(["importance_weighted", "rloo"], k=3, repeats=500)
+    assert str(both).count("infinite") == 2 and "–" not in str(both)
+
+
+def test_an_infinite_variance_is_plotted_at_the_right_end() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    ax = result(["importance_weighted", "rloo"], k=3, repeats=500).plot(Figure().subplots())
+    right = [line for line in ax.lines if line.get_marker() == ">"]
+    finite = [
+        line.get_xdata()[0]
+        for line in ax.lines
+        if line.get_marker() == "o" and len(line.get_xdata())
+    ]
+    assert len(right) == 2 and min(line.get_xdata()[0] for line in right) > max(finite)
+    assert "▸: infinite" in ax.get_xlabel()
+
+
+MASKED = [
+    (["rloo", "unordered_set"], {"k": 3}, {"unordered_set": "needs k from 1 to 2"}),
+    (["rloo", "unordered_set", "local_unordered_set"], {"k": 2, "evaluations": 3}, {}),
+    (["rloo", "relax"], {"k": 2}, {"relax": "is not defined for this distribution"}),
+    (["rloo", "local_unordered_set"], {"k": 3}, {"local_unordered_set": "needs k from 1 to 2"}),
+]
+
+
+@pytest.mark.parametrize(("names", "options", "left_out"), MASKED)
+def test_impossible_outcomes_are_no_samples(names, options, left_out) -> None:
+    parameter = torch.tensor([[0.3, -0.2, -torch.inf, -torch.inf], [0.1, 0.2, 0.3, 0.4]])
+    parameter.requires_grad_()
+    r = swor.compare(
+        names, lambda x: 1.0 * x, Categorical(logits=parameter), parameters=[parameter],
+        repeats=100, generator=generator(), **options,
+    )  # fmt: skip
+    assert r.left_out == left_out
+    assert [row.name for row in r.rows] == [name for name in names if name not in left_out]
+    ks = {row.name: row.at_evaluations.k for row in r.rows}
+    assert all(ks[name] == 2 for name in ks if "unordered_set" in name)
+
+
+def test_parameters_that_compare_cannot_use_are_refused() -> None:
+    parameter, other = logits(), torch.zeros(3, requires_grad=True)
+    dist = Categorical(logits=parameter)
+
+    def refused(message: str, parameters, dist=dist) -> None:
+        with pytest.raises((ValueError, TypeError), match=message):
+            swor.compare(["rloo"], cost, dist, parameters=parameters, k=2, repeats=50)
+
+    refused("parameters is empty", [])
+    refused(r"1 of the 2 parameters do not.*p.requires_grad\]", [parameter, other.detach()])
+    refused("depends on none of the parameters", [other])
+    refused("do not detach the logits", [parameter], Categorical(logits=parameter.detach()))
+    refused(r"contains a torch.Linear; expected tensors.*model.parameters\(\)", nn.Linear(1, 2))
+
+
+def test_one_tensor_is_differentiated_as_it_is() -> None:
+    parameter = logits()
+    dist, options = Categorical(logits=parameter), {"k": 2, "repeats": 200}
+    one, several = (
+        swor.compare(["rloo"], cost, dist, parameters=p, generator=generator(), **options)
+        for p in (parameter, [parameter])
+    )
+    assert one.rows[0].at_k.log_variance == several.rows[0].at_k.log_variance > -math.inf
+
+
+def test_the_parameters_may_be_those_of_f_alone() -> None:
+    weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    options = {"parameters": [weight], "k": 3, "repeats": 200, "generator": generator()}
+    dist = Categorical(logits=logits().detach())
+    (row,) = swor.compare(["unordered_set"], lambda x: weight * cost(x), dist, **options).rows
+    assert math.isfinite(row.at_k.log_variance)
+
+
+def test_names_rules_and_entries_are_the_same_estimators() -> None:
+    parameter = logits()
+    dist = Categorical(logits=parameter)
+
+    def names(estimators) -> list[tuple[str, bool]]:
+        options = {"parameters": [parameter], "k": 2, "repeats": 5, "generator": generator()}
+        rows = swor.compare(estimators, cost, dist, **options).rows
+        return [(row.name, row.proven) for row in rows]
+
+    entry = swor.ESTIMATORS["risk"]
+    listed = [swor.rloo, entry, "raj", swor.arsm, swor.reinforce_greedy]
+    known = ["rloo", "risk", "raj", "arsm", "reinforce_greedy"]
+    assert names(listed) == [(name, True) for name in known]
+    assert names(swor.rloo) == names("rloo") == [("rloo", True)]
+    named = {"a": "rloo", "b": swor.raj, "c": entry, "d": distinct}
+    assert names(named) == [("a", True), ("b", True), ("c", True), ("d", False)]
+    with pytest.raises(ValueError, match=r"a function that is not in ESTIMATORS.*\{'own': est"):
+        names([distinct])

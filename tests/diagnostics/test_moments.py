@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from five_outcomes import cost, generator, logits, moments
@@ -53,6 +55,10 @@ class Encoder(nn.Module):
         return self.decoder(value).squeeze(-1).square() + value[..., 0] * self.x[:, :1]
 
 
+def own(f, dist, k, *, generator=None):
+    return swor.ESTIMATORS["unordered_set"](f, dist, k, generator=generator)
+
+
 def test_auto_chooses_by_what_f_allows() -> None:
     model = Encoder()
 
@@ -66,9 +72,26 @@ def test_auto_chooses_by_what_f_allows() -> None:
     assert method(model.cost, model.parameters()) == "loop"  # f has parameters
     assert method(lambda v: model.cost(v.reshape(3, -1, 2)), encoder) == "loop"  # one batch axis
     assert method(lambda v: v[..., 0] - v[..., 0].mean(), encoder) == "loop"  # mixes the batch
-    own = swor.ESTIMATORS["unordered_set"].function
     assert method(model.cost, encoder, own) == "loop"  # an unknown estimator
     assert method(model.cost, encoder, "reinforce_batch_mean") == "loop"
+
+
+def test_a_batch_is_refused_where_estimates_are_not_side_by_side() -> None:
+    model = Encoder()
+    dist, encoder = model.dist(), list(model.linear.parameters())
+
+    def refused(message: str, estimator, f, parameters) -> None:
+        with pytest.raises(ValueError, match=rf"(?s){message}.*; expected.*method='loop'"):
+            gradient_moments(estimator, f, dist, parameters, k=2, repeats=4, method="batch")
+
+    refused("not all parameters affect", "rloo", model.cost, model.parameters())
+    bias = model.linear.bias
+    refused("f depends on the parameters", own, lambda v: v[..., 0] * bias.sum(), encoder)
+    refused("another batch axis", "rloo", lambda v: model.cost(v.reshape(3, -1, 2)), encoder)
+    for estimator in ("reinforce_batch_mean", swor.reinforce_batch_mean):
+        refused("depends on the others", estimator, model.cost, encoder)
+    m = gradient_moments(own, model.cost, dist, encoder, k=2, repeats=4, method="batch")
+    assert m.method == "batch"  # a callable is trusted
 
 
 @pytest.mark.parametrize("kind", ["binary", "one_hot", "index", "scalar"])
@@ -153,3 +176,56 @@ def test_both_methods_differentiate_probabilities_alike():
             "unordered_set", lambda x: costs[x], dist, [weights], k=3, repeats=3, method=method
         )
         torch.testing.assert_close(found.mean, exact[0])
+
+
+@pytest.mark.parametrize("method", ["auto", "loop", "batch"])
+def test_one_tensor_is_differentiated_as_it_is(method) -> None:
+    parameter = logits()
+    options = {"k": 2, "repeats": 50, "method": method}
+    one, several = (
+        gradient_moments("rloo", cost, dist, p, generator=generator(), **options)
+        for dist, p in [(Categorical(logits=parameter), p) for p in (parameter, [parameter])]
+    )
+    assert torch.equal(one.mean, several.mean) and one.trace == several.trace > 0.0
+
+
+def test_a_loss_must_reach_one_of_the_parameters() -> None:
+    parameter, others = logits(), list(nn.Linear(1, 2).parameters())
+    dist = Categorical(logits=parameter)
+    for method in ("auto", "loop"):
+        with pytest.raises(ValueError, match=r"depends on none of the parameters.*\[logits\]"):
+            gradient_moments("rloo", cost, dist, others, repeats=9, method=method)
+    m = gradient_moments("rloo", cost, dist, [parameter, *others], repeats=9)
+    assert bool((m.variance[5:] == 0.0).all()) and bool((m.variance[:5] > 0.0).any())
+    detached = Categorical(logits=parameter.detach())
+    with pytest.raises(ValueError, match="do not detach the logits"):
+        gradient_moments("rloo", cost, detached, [parameter], repeats=9)
+    with torch.no_grad(), pytest.raises(ValueError, match=r"leave torch.no_grad\(\)"):
+        gradient_moments("rloo", cost, dist, [parameter], repeats=9)
+
+
+def test_a_partly_frozen_model_is_told_which_parameters_to_pass() -> None:
+    model = Encoder()
+    model.linear.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"1 of the 4 parameters do not .* if p.requires_grad\]"):
+        gradient_moments("rloo", model.cost, model.dist(), model.parameters())
+    with pytest.raises(TypeError, match=r"contains a tuple; expected tensors"):
+        gradient_moments("rloo", model.cost, model.dist(), model.named_parameters())
+
+
+def test_a_rule_is_the_estimator_of_its_name() -> None:
+    parameter = logits()
+    dist, options = Categorical(logits=parameter), {"k": 2, "repeats": 20}
+    by_rule, by_entry, by_name = (
+        gradient_moments(e, cost, dist, [parameter], generator=generator(), **options)
+        for e in (swor.unordered_set, swor.ESTIMATORS["unordered_set"], "unordered_set")
+    )
+    assert by_rule.trace == by_entry.trace == by_name.trace and by_rule.method == "batch"
+    for wrong, message in (
+        (partial(swor.sum_and_sample, m=2), "a functools.partial, which cannot.*lift"),
+        (swor.normalize, "normalize, which cannot be called"),
+        (3, "an int, which cannot be called with"),
+        (None, "None, which cannot be called with"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            gradient_moments(wrong, cost, dist, [parameter], **options)

@@ -27,7 +27,7 @@ from torch import Tensor
 from swor.math._double import wide_dtype
 from swor.math._integral import integrand, log_excess
 from swor.math._interface import interior
-from swor.math.ratios import complete, first_and_second_draw
+from swor.math.ratios import complete, first_and_second_draw, log_outside
 
 
 @torch.no_grad()
@@ -46,8 +46,10 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
             [0.0600, 0.0000]], dtype=torch.float64)
     """
     wide = wide_dtype(log_p.device)
-    log_p = log_p.detach().to(wide)
-    log_rest = None if log_rest is None else log_rest.detach().to(wide)
+    if log_rest is None:
+        complete(log_p, None)  # the sum is checked in the precision that was given
+        log_rest = log_outside(log_p.detach().to(wide).logsumexp(-1))
+    log_p, log_rest = log_p.detach().to(wide), log_rest.detach().to(wide)
     first, second = first_and_second_draw(log_p, log_rest)
     inner = interior(*complete(log_p, log_rest)[:2])
     joint = first.unsqueeze(-1) * second
@@ -58,7 +60,7 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
 
 
 def murthy(log_p: Tensor, log_rest: Tensor | None, f: Tensor) -> Tensor:
-    r"""$\sum_{i<j} v_{ij} (f_i - f_j)^2$, (*batch,), of the dtype of f.
+    r"""$\sum_{i<j} v_{ij} (f_i - f_j)^2$, (*batch,), of the wider dtype of the two.
 
     Args:
         log_p: (*batch, k)
@@ -68,7 +70,8 @@ def murthy(log_p: Tensor, log_rest: Tensor | None, f: Tensor) -> Tensor:
     pairs = variance_of_pairs(log_p, log_rest)
     wide = f.to(pairs.dtype)
     difference = wide.unsqueeze(-1) - wide.unsqueeze(-2)
-    return (0.5 * (pairs * difference.square()).sum((-1, -2))).to(f.dtype)
+    found = 0.5 * (pairs * difference.square()).sum((-1, -2))
+    return found.to(torch.promote_types(f.dtype, log_p.dtype))
 
 
 def _relative_covariances(log_p: Tensor, log_rest: Tensor) -> Tensor:

@@ -57,10 +57,23 @@ def off_policy(
         ratio = log_ratio.exp()
         found = _times(weight, ratio)
         rows = None if rows is None else _times(rows, ratio.unsqueeze(-2))
-    largest = info.max**0.4  # products of two weights and a cost are still finite
-    if checked and most > math.log(largest):
-        _check_overflow(found, rows, most, largest)
+    if checked and most > _log_largest(weight.dtype):
+        _refuse_large(most, found, rows)
     return found, rows
+
+
+def check_overflow(log_q: Tensor, log_p: Tensor, *weights: Tensor) -> None:
+    """Check that weights that were corrected for another policy are finite, with room for a cost."""
+    if not may_validate(log_q, log_p, *weights):
+        return
+    most = _largest((log_p - log_q).masked_fill(log_q == -torch.inf, -torch.inf))
+    if most > _log_largest(weights[0].dtype):
+        _refuse_large(most, *weights)
+
+
+def _log_largest(dtype: torch.dtype) -> float:
+    """Return the log of the largest weight: products of two of them and a cost are still finite."""
+    return 0.4 * math.log(torch.finfo(dtype).max)
 
 
 def _times(weights: Tensor, ratio: Tensor) -> Tensor:
@@ -90,10 +103,12 @@ def _check_underflow(weight: Tensor, log_ratio: Tensor) -> None:
         )
 
 
-def _check_overflow(weight: Tensor, rows: Tensor | None, most: float, largest: float) -> None:
-    if not all(bool((x <= largest).all()) for x in (weight, rows) if x is not None):
-        raise ValueError(
-            f"a sample is e^{most:.0f} times as probable under log_p as under the distribution it was drawn "
-            f"from, and has a weight above {largest:.1g}; expected two policies that are nearer to each "
-            "other. Draw new samples from a policy near the one that is trained."
-        )
+def _refuse_large(most: float, *weights: Tensor | None) -> None:
+    for weight in weights:
+        largest = 0.0 if weight is None else math.exp(_log_largest(weight.dtype))
+        if weight is not None and not bool((weight.abs() <= largest).all()):
+            raise ValueError(
+                f"a sample is e^{most:.0f} times as probable under log_p as under the distribution it was "
+                f"drawn from, and has a weight above {largest:.1g}; expected two policies that are nearer to "
+                "each other. Draw new samples from a policy near the one that is trained."
+            )

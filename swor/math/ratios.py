@@ -56,6 +56,8 @@ def log_prob_ordered(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
         | https://arxiv.org/abs/2002.06043
     """
     full, rest = _checked(log_p, log_rest)
+    check_not_nan("log_p", full)
+    check_not_nan("log_rest", rest)
     # The gradient of a cumulative sum that starts with log 0 would be NaN.
     log_t = log_remaining(full, rest.masked_fill(rest == -torch.inf, LOG_NOTHING))[..., :-1]
     impossible = full == -torch.inf
@@ -250,14 +252,14 @@ def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
     if log_rest is None:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
-        return full, _log_outside(log_sum)
+        return full, log_outside(log_sum)
     check_tensor("log_rest", log_rest, log_p.dtype)
     check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
     check_same("log_rest", log_rest, "log_p", log_p)
     return full, log_rest.to(full.dtype)
 
 
-def _log_outside(log_sum: Tensor) -> Tensor:
+def log_outside(log_sum: Tensor) -> Tensor:
     """Return log(1 − e^x) of the log of a mass; without a derivative, which is infinite, where it is 1."""
     nothing = log_sum >= 0.0
     return log1mexp(log_sum.masked_fill(nothing, -1.0)).masked_fill(nothing, -torch.inf)

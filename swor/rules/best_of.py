@@ -10,6 +10,7 @@ from torch import Tensor
 from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.math._murthy import murthy
+from swor.math._off_policy import check_overflow
 from swor.math.ratios import complete
 from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
@@ -43,7 +44,7 @@ class BestOf:
             (*batch,)
         """
         f = possible_values("f", f, self.sample)
-        return first_order_loss(f, self._find(f, None, gradient=False), None)
+        return first_order_loss(f, self._find(f, None, gradient=False), self.sample, None)
 
     def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate loss, to be averaged over the batch and differentiated.
@@ -70,7 +71,11 @@ class BestOf:
             check_numbers("log_p", log_p, self.sample.log_p, "the sample")
             check_finite("log_p", log_p, minus_infinity=True)
         found = self._find(f, log_p, gradient=True)
-        return first_order_loss(f, found, self.sample.log_p if log_p is None else log_p)
+        if log_p is not None:
+            check_overflow(self.sample.log_p, log_p, *found)
+        return first_order_loss(
+            f, found, self.sample, self.sample.log_p if log_p is None else log_p
+        )
 
     def coefficient(self, f: Tensor) -> Tensor:
         """Return the coefficients $c_s$ of the gradients of log-probabilities in ``loss``, (*batch, k)."""
@@ -96,7 +101,8 @@ class BestOf:
         if self.m == 1:
             return murthy(self.sample.log_p, self.sample.log_rest, f)
         signed = f if self.largest else -f
-        return best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m).to(f.dtype)
+        found = best_of_variance(self.sample.log_p, self.sample.log_rest, signed, self.m)
+        return found.to(torch.promote_types(f.dtype, self.sample.log_p.dtype))
 
     def _find(self, f: Tensor, log_p: Tensor | None, *, gradient: bool) -> BestOfWeights:
         sign = 1.0 if self.largest else -1.0
@@ -105,12 +111,14 @@ class BestOf:
         return BestOfWeights(found.weight, sign * found.coefficient)
 
 
-def first_order_loss(f: Tensor, found: BestOfWeights, log_p: Tensor | None) -> Tensor:
+def first_order_loss(
+    f: Tensor, found: BestOfWeights, sample: Sample, log_p: Tensor | None
+) -> Tensor:
     """Return Σ w f + c (log p − ⊥ log p), (*batch,); without the second term if there is no log p."""
     value = (found.weight * f).sum(-1)
     if log_p is not None:
         value = value + (found.coefficient * score(log_p)).sum(-1)
-    return value.to(f.dtype)
+    return value.to(torch.promote_types(f.dtype, sample.log_p.dtype))
 
 
 def possible_values(name: str, given: Tensor, sample: Sample) -> Tensor:
@@ -186,7 +194,7 @@ def check_room(sample: Sample, draws: int, what: str, cure: str = "lower m") -> 
             f"Draw a larger sample, or {cure}."
         )
     log_p, log_rest = sample.log_p, sample.log_rest
-    if not may_inspect(log_p):
+    if not may_inspect(log_p, log_p if log_rest is None else log_rest):
         return
     if log_rest is None:
         log_rest = complete(log_p.detach(), None)[1]

@@ -54,7 +54,7 @@ class IndependentBestOf:
     def mean(self, f: Tensor) -> Tensor:
         r"""Return $\hat J_m$, (*batch,), from the values $f$ of all samples, (*batch, k)."""
         f = possible_values("f", f, self.sample)
-        return first_order_loss(f, self._find(f.detach()), None)
+        return first_order_loss(f, self._find(f.detach()), self.sample, None)
 
     def loss(self, f: Tensor) -> Tensor:
         r"""Return a loss, (*batch,), of value $\hat J_m$ and gradient $\sum_i a_i \nabla \log p_i$.
@@ -65,7 +65,7 @@ class IndependentBestOf:
             f: the value of every sample, (*batch, k).
         """
         f = possible_values("f", f, self.sample)
-        return first_order_loss(f, self._find(f.detach()), self.sample.log_p)
+        return first_order_loss(f, self._find(f.detach()), self.sample, self.sample.log_p)
 
     def _find(self, f: Tensor) -> BestOfWeights:
         sign = 1.0 if self.largest else -1.0

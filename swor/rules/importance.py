@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from swor._checks import check_not_nan
 from swor.math._integral import log_excess
 from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme, Weights, require
@@ -48,6 +49,7 @@ def importance_weighted(sample: Sample) -> Weights:
             "the sample has no kappa; expected the (k+1)-th largest perturbed log-probability. "
             "Draw it with gumbel_top_k or stochastic_beam_search."
         )
+    check_not_nan("log_p of the sample", sample.log_p)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
     weight = torch.exp(_log_p_over_q(log_p, sample.kappa.to(log_p.dtype).unsqueeze(-1)))
     if sample.k == 1:
@@ -157,6 +159,7 @@ def risk(sample: Sample) -> Weights:
         | https://arxiv.org/abs/2002.06043
     """
     require(sample, "risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
+    check_not_nan("log_p of the sample", sample.log_p)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
     weight = log_p.softmax(-1)
     baseline_weights = weight.unsqueeze(-2).expand(*weight.shape, sample.k)

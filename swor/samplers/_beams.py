@@ -39,7 +39,7 @@ def search_beams(
     generator: torch.Generator | None = None,
     stochastic: bool = True,
     allow_fewer: bool = False,
-) -> DistinctValues:
+) -> tuple[DistinctValues, torch.dtype]:
     """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
 
     Args:
@@ -51,14 +51,17 @@ def search_beams(
             log-probability −inf, and their symbols mean nothing.
 
     Returns:
-        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score.
+        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score;
+        and the dtype of the model's log-probabilities, which are converted if it is half precision.
     """
     check_k(k)
     check_model(model)
     state = model.start()
     beams: Beams | None = None
+    dtype = torch.get_default_dtype()
     for t in range(model.length):
         log_probs, state = next_symbols(model, state, 1 if beams is None else beams.log_p.shape[-1])
+        dtype = log_probs.dtype
         if beams is None:
             beams = _root(log_probs, generator, stochastic=stochastic)
         log_probs = log_probs.to(working_dtype(log_probs.dtype))
@@ -73,11 +76,11 @@ def search_beams(
         )
     found = DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
     if k <= beams.log_p.shape[-1]:
-        return found
+        return found, dtype
     if not allow_fewer:
         possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
         check_k(k, min(possible, default=beams.log_p.shape[-1]), DRAW_WHOLE)
-    return found.padded(k)
+    return found.padded(k), dtype
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> Beams:

@@ -99,7 +99,7 @@ class DistinctSequences(Generic[State]):
             self._check_enough(n, self.log_rest.unsqueeze(-1))
         remaining = Remaining(self.model, self._drawn)
         try:
-            found = search_beams(remaining, n, generator=self.generator, allow_fewer=allow_fewer)
+            found, _ = search_beams(remaining, n, generator=self.generator, allow_fewer=allow_fewer)
         except ValueError as error:
             error.add_note(f"The {self.k} sequences that were drawn before do not count.")
             raise

@@ -26,6 +26,7 @@ Encoding = Literal["index", "one_hot", "binary"]
 
 JOINT_TABLE = 1024  # largest number of outcomes of a product that is sampled as one categorical
 FUSED = 32  # largest number of categories of variables that are merged for a search
+OFTEN = 1.0  # repeated draws per sample from which on a search is as fast as a stream
 DRAWS = 4  # additional draws of a stream per sample, before a search
 
 
@@ -158,8 +159,8 @@ class Factorized:
         """Draw distinct outcomes, as indices, by the fastest of three methods with the same distribution.
 
         A single variable or a small product is sampled as one categorical variable. A large product is
-        sampled from a stream of independent draws if tensor values may be inspected, and otherwise by a
-        search that fixes several variables in each step.
+        sampled from a stream of independent draws if tensor values may be inspected and draws do not often
+        repeat themselves, and otherwise by a search that fixes several variables in each step.
         """
         check_k(k)
         full = Factorized(self.log_probs.to(working_dtype(self.log_probs.dtype)))
@@ -169,11 +170,22 @@ class Factorized:
             found = full._from_search(k, generator, allow_fewer=True).padded(k)
         else:
             check_k(k, self.outcomes, DRAW_WHOLE)
-            if may_inspect(self.log_probs):  # a stream checks each variable
-                return full._from_stream(k, generator)
+            whole = self.in_working_precision()
+            if may_inspect(self.log_probs) and not whole._repeated(k) > OFTEN:
+                if (
+                    whole is not self
+                ):  # the stream checks what it is given, in the precision of that
+                    check_normalized(full.log_probs.exp().sum(-1), self.log_probs.dtype)
+                return whole._from_stream(k, generator)
             found = full._from_search(k, generator)
+            check_possible(found.log_p, cure=DRAW_WHOLE)
         check_normalized(found.total(), self.log_probs.dtype, steps=self.length)
         return found
+
+    def _repeated(self, k: int) -> float:
+        r"""Return about how many of k independent draws repeat another, from $\sum_x p(x)^2$."""
+        equal = (2.0 * self.log_probs.detach()).logsumexp(-1).sum(-1).exp()
+        return k * equal.mean().item()
 
     def _from_table(
         self,
@@ -197,7 +209,7 @@ class Factorized:
         while self.categories ** (size + 1) <= FUSED and size < self.length:
             size += 1
         fused = Factorized(fuse(self.log_probs, size))
-        found = search_beams(fused, k, generator=generator, allow_fewer=allow_fewer)
+        found, _ = search_beams(fused, k, generator=generator, allow_fewer=allow_fewer)
         value = unfuse(found.value, self.categories, size)[..., : self.length]
         return found._replace(value=value)
 

@@ -18,13 +18,10 @@ from torch import Tensor
 from swor._checks import DRAW_WHOLE, check_count
 from swor.samplers._distinct import threshold, to_sample
 from swor.samplers._tables import DistinctValues
-from swor.samplers.streams import NOTHING_LEFT, check_outcome, drawn_mass, to_log_prob
+from swor.samplers.streams import NOTHING_LEFT, check_new, check_outcome, drawn_mass, to_log_prob
 from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
-TOO_MANY = (
-    50.0  # repetitions, by their expected number of new outcomes: exp(−50) is the chance of more
-)
 Outcomes = Sequence[Sequence[Outcome]]  # for every element of the batch, in the order drawn
 Draws = Sequence[Sequence[tuple[Outcome, float | Tensor]]]
 
@@ -143,12 +140,7 @@ class DistinctRounds(Generic[Outcome]):
     def _check_new(self) -> None:
         """Check that new outcomes appear at least as often as the mass outside says."""
         for element, (log_rest, repeats) in enumerate(zip(self._rest, self._repeats, strict=True)):
-            if repeats * math.exp(log_rest) > TOO_MANY:
-                raise ValueError(
-                    f"the last {repeats} draws for element {element} of the batch repeat earlier ones, "
-                    f"although a mass of {math.exp(log_rest):.6g} is left; expected log-probabilities of the "
-                    "distribution that the draws come from. Check the source's temperature and truncation."
-                )
+            check_new(repeats, math.exp(log_rest), f" for element {element} of the batch")
 
     def _missing(self, k: int, allow_fewer: bool) -> list[int]:
         """Return how many outcomes are missing of every element that has some left."""

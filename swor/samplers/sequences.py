@@ -65,11 +65,12 @@ def stochastic_beam_search(
     """
     with torch.no_grad():
         if draws_whole_sequences(model):  # and checks them itself
-            found, checked = model.distinct(k, generator, allow_fewer=allow_fewer), True
+            found = model.distinct(k, generator, allow_fewer=allow_fewer)
+            dtype, checked = model.log_probs.dtype, True
         else:
-            found = search_beams(model, k, generator=generator, allow_fewer=allow_fewer)
+            found, dtype = search_beams(model, k, generator=generator, allow_fewer=allow_fewer)
             checked = False
-    return _to_sample(model, found, allow_fewer=allow_fewer, checked=checked)
+    return _to_sample(model, found, dtype, allow_fewer=allow_fewer, checked=checked)
 
 
 def beam_search(model: SequenceModel[State], k: int, *, allow_fewer: bool = False) -> Sample:
@@ -93,8 +94,8 @@ def beam_search(model: SequenceModel[State], k: int, *, allow_fewer: bool = Fals
             [0, 0]])
     """
     with torch.no_grad():
-        found = search_beams(model, k, stochastic=False, allow_fewer=allow_fewer)
-    sample = _to_sample(model, found, allow_fewer=allow_fewer)
+        found, dtype = search_beams(model, k, stochastic=False, allow_fewer=allow_fewer)
+    sample = _to_sample(model, found, dtype, allow_fewer=allow_fewer)
     return replace(sample, kappa=None, scheme=Scheme.BEAM_SEARCH)
 
 
@@ -132,14 +133,23 @@ def ancestral_sample(
 
 
 def _to_sample(
-    model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool, checked: bool = False
+    model: SequenceModel[State],
+    found: DistinctValues,
+    dtype: torch.dtype,
+    *,
+    allow_fewer: bool,
+    checked: bool = False,
 ) -> Sample:
-    """Check sequences, and return them as a sample, with gradient if gradients are enabled."""
+    """Check sequences of a model with log-probabilities of a dtype, and return them as a sample.
+
+    It has a gradient if gradients are enabled.
+    """
     if not (checked or allow_fewer):  # before the model scores impossible ones
         check_possible(found.log_p, "sequences", DRAW_WHOLE)
     log_p = log_prob_of(model, found, allow_fewer=allow_fewer)
+    log_p = log_p if torch.is_grad_enabled() else log_p.to(dtype)
     if not checked:
-        check_normalized(found.total(), log_p.dtype, steps=model.length)
+        check_normalized(found.total(), dtype, steps=model.length)
     return to_sample(found.padded(found.log_p.shape[-1]) if allow_fewer else found, log_p)
 
 

@@ -18,6 +18,8 @@ from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
+# Repetitions, by their expected number of new outcomes: exp(−50) is the chance of more.
+TOO_MANY = 50.0
 NOTHING_LEFT = 1e-6  # a mass that cannot be told from the rounding of log-probabilities
 
 
@@ -59,12 +61,16 @@ def distinct_from_stream(
         check_count("max_draws", max_draws)
     first: dict[Outcome, int] = {}
     log_p: list[Tensor] = []
+    mass, repeats = 0.0, 0
     for position, (outcome, given) in enumerate(stream):
         check_outcome(outcome)
+        repeats += 1
         if outcome not in first:
             first[outcome] = position
             log_p.append(to_log_prob(outcome, given))
-            _check_left(drawn_mass(log_p), len(log_p), k)
+            mass, repeats = drawn_mass(log_p), 0
+            _check_left(mass, len(log_p), k)
+        check_new(repeats, 1.0 - mass)
         if len(log_p) == k or position + 1 == max_draws:
             break
     _check_enough(len(log_p), k, max_draws)
@@ -106,6 +112,16 @@ def drawn_mass(log_p: list[Tensor]) -> float:
             "from, with the temperature and the truncation that the engine used."
         )
     return mass
+
+
+def check_new(repeats: int, rest: float, where: str = "") -> None:
+    """Check that new outcomes appear at least as often as the mass outside says."""
+    if repeats * rest > TOO_MANY:
+        raise ValueError(
+            f"the last {repeats} draws{where} repeat earlier ones, although a mass of {rest:.6g} is left; "
+            "expected log-probabilities of the distribution that the draws come from. Check the source's "
+            "temperature and truncation."
+        )
 
 
 def _check_left(mass: float, found: int, k: int) -> None:

@@ -551,3 +551,61 @@ def test_the_ratio_of_two_policies_is_that_of_their_log_probabilities():
     torch.testing.assert_close(one_by_one[0], expected)
     best = swor.best_of(sample, 1).loss(f, log_p=target)
     torch.testing.assert_close(best, weights.loss(f, log_p=target))
+
+
+def test_a_policy_that_is_too_far_away_is_refused():
+    """Its weights overflow; the unordered set estimator says the same."""
+    log_p = torch.tensor([-100.0, -101.0])
+    sample = swor.Sample(torch.arange(2), log_p, torch.tensor(0.0), scheme="without_replacement")
+    new, f = torch.tensor([-3.0, -4.0]), torch.ones(2)
+    for loss in (
+        swor.unordered_set(sample).loss,
+        swor.best_of(sample, 1).loss,
+        swor.best_of(sample, 2).loss,
+        swor.log_success(sample, 1).loss,
+    ):
+        with pytest.raises(ValueError, match=r"e\^97 times as probable .* nearer to each other"):
+            loss(f, log_p=new)
+    assert swor.best_of(sample, 2).loss(f, log_p=log_p + 1).isfinite()
+
+
+def test_a_value_of_lower_precision_does_not_lower_that_of_the_estimate():
+    sample, f = random_sample(5, 8, (3,), torch.float32)
+    half = f.bfloat16()
+    independent_sample = swor.with_replacement(torch.zeros(3, 8).log_softmax(-1), 5)
+    for estimate in (
+        swor.best_of(sample, 2).mean(half),
+        swor.best_of(sample, 2).loss(half),
+        swor.best_of(sample, 1).variance(half),
+        swor.best_of(sample, 2).variance(half),
+        swor.log_success(sample, 2).loss((half > 0).bfloat16()),
+        swor.best_of_independent(independent_sample, 2).loss(half),
+        swor.murthy_variance(sample, half),
+    ):
+        assert estimate.dtype == torch.float32
+
+
+def test_the_variance_of_a_sample_whose_probabilities_are_rounded():
+    """They sum to more than 1 in double precision, but not in that of the sample."""
+    log_p = torch.tensor([0.6, 0.3, 0.1 + 2e-5]).log()
+    for given in (log_p, log_p.bfloat16()):
+        sample = swor.Sample(torch.arange(3), given, scheme="without_replacement")
+        f = torch.tensor([1.0, 2.0, 4.0])
+        assert swor.murthy_variance(sample, f).abs() < 1e-6
+        assert swor.best_of(sample, 1).variance(f).abs() < 1e-6
+
+
+def test_any_tensor_may_be_that_of_a_vmap():
+    sample, f = random_sample(12, 40)
+    rests = sample.log_rest + torch.tensor([0.0, -0.1], dtype=torch.float64)
+    news = sample.log_p + 0.1 * torch.randn(2, 12, generator=seeded(), dtype=torch.float64)
+
+    def at_rest(log_rest):
+        return swor.best_of(replace(sample, log_rest=log_rest), 2).mean(f)
+
+    def at_new(log_p):
+        return swor.best_of(sample, 2).loss(f, log_p=log_p)
+
+    for function, given in ((at_rest, rests), (at_new, news)):
+        apart = torch.stack([function(x) for x in given])
+        assert torch.allclose(torch.func.vmap(function)(given), apart, rtol=1e-12, atol=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from problems import log_probabilities, seeded
 
@@ -42,3 +43,14 @@ def test_importance_weights_with_a_baseline_follow_the_papers_equation():
     weights = swor.importance_weighted(sample)
     ours = weights.weight * (cost - weights.baseline(cost))
     assert torch.allclose(ours, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", [swor.importance_weighted, swor.risk])
+def test_a_log_probability_that_is_nan_is_noticed(rule):
+    log_p, kappa = torch.tensor([-1.0, float("nan")]), torch.tensor(-0.5)
+    sample = swor.Sample(torch.arange(2), log_p, kappa, kappa, scheme="without_replacement")
+    with pytest.raises(ValueError, match="log_p of the sample contains NaN"):
+        rule(sample)
+    for log_rest in (torch.tensor(-1.0), torch.tensor(float("nan"))):
+        with pytest.raises(ValueError, match="contains NaN"):
+            swor.log_prob_ordered(log_p.nan_to_num(-1.0) if log_rest.isnan() else log_p, log_rest)

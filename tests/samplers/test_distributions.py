@@ -141,3 +141,23 @@ def test_what_was_looked_at_does_not_change_the_distribution():
         assert dist.logits is not None and dist.probs is not None
         assert torch.equal(before, support(dist).log_p)
     assert support(Categorical(logits=logits)).log_p[1] == -200.0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("grad", [True, False])
+def test_large_products_in_half_precision(dtype, grad):
+    """Their probabilities sum to 1 only up to the rounding of every variable."""
+    for seed in range(3):
+        logits = torch.randn(2, 20, generator=seeded(seed)).to(dtype).requires_grad_(grad)
+        of_three = (2 * torch.randn(2, 12, 3, generator=seeded(seed))).to(dtype)
+        for dist in (
+            Independent(Bernoulli(logits=logits), 1),
+            Independent(OneHotCategorical(logits=of_three), 1),
+        ):
+            with torch.set_grad_enabled(grad):
+                sample = swor.sample(dist, 3, generator=seeded(seed))
+                weights = swor.unordered_set(sample).weight
+            assert {sample.log_p.dtype, sample.log_rest.dtype, sample.kappa.dtype} == {dtype}
+            assert torch.allclose(weights.float().sum(-1), torch.ones(2), rtol=0, atol=1e-5)
+            exact = dist.log_prob(sample.value.movedim(1, 0)).movedim(0, 1)
+            assert torch.allclose(sample.log_p.float(), exact.float(), rtol=0.02, atol=0.1)

@@ -56,7 +56,7 @@ def test_twenty_variables_of_ten_categories():
 
 def test_a_search_over_many_categories_that_all_beams_share():
     log_probs = log_probabilities(2, 3, 300, scale=2.0)
-    found = search_beams(swor.Factorized(log_probs), 5, generator=seeded())
+    found, _ = search_beams(swor.Factorized(log_probs), 5, generator=seeded())
     drawn = {tuple(x) for x in found.value[0].tolist()}
     assert len(drawn) == 5
     log_p = log_probs.gather(-1, found.value.mT).sum(-2)
@@ -72,3 +72,23 @@ def test_a_masked_product_with_fewer_than_k_outcomes_is_refused(k):
     log_probs[:, 1:, 1] = -torch.inf
     with pytest.raises(ValueError, match="outcomes of positive probability"):
         swor.stochastic_beam_search(swor.Factorized(log_probs.log_softmax(-1)), k)
+
+
+@pytest.mark.parametrize("scale, way", [(0.5, "_from_stream"), (30.0, "_from_search")])
+def test_draws_that_would_often_repeat_themselves_come_from_a_search(scale, way, monkeypatch):
+    """Of a stream, nearly all draws would be wasted, and the mass outside takes k² · n numbers."""
+    used = []
+    for name in ("_from_stream", "_from_search"):
+        method = getattr(swor.Factorized, name)
+
+        def recorded(self, *args, name=name, method=method, **options):
+            used.append(name)
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(swor.Factorized, name, recorded)
+    product = swor.Factorized((scale * log_probabilities(4, 20, 2)).log_softmax(-1))
+    sample = swor.stochastic_beam_search(product, 50, generator=seeded())
+    assert used == [way]
+    assert all(len({tuple(x) for x in row}) == 50 for row in sample.value.tolist())
+    total = sample.log_p.exp().sum(-1) + sample.log_rest.exp()
+    assert torch.allclose(total, torch.ones_like(total), rtol=1e-12, atol=0)

@@ -64,3 +64,39 @@ def test_masked_symbols_are_never_taken():
     for k in (1, 5, 3 * 2**4):
         value = swor.stochastic_beam_search(swor.Factorized(log_probs), k).value
         assert (value[..., 1:] < 2).all()
+
+
+@pytest.mark.parametrize("draw", [swor.stochastic_beam_search, swor.beam_search])
+def test_half_precision_does_not_depend_on_whether_gradients_are_enabled(draw):
+    for seed in range(12):
+        table = (2 * torch.randn(3, 8, generator=seeded(seed))).bfloat16().log_softmax(-1)
+        model = Table(table)
+        random = draw is swor.stochastic_beam_search
+        both = [{"generator": seeded(seed)} if random else {} for _ in range(2)]
+        with_gradient = draw(model, 3, **both[0])
+        with torch.no_grad():
+            found = draw(model, 3, **both[1])
+        assert found.log_p.dtype == with_gradient.log_p.dtype == torch.bfloat16
+        assert found.log_rest.dtype == torch.bfloat16
+        assert torch.equal(found.value, with_gradient.value)
+        assert torch.allclose(
+            found.log_p.float(), with_gradient.log_p.float(), rtol=0.02, atol=0.02
+        )
+
+
+class Table:
+    """Independent symbols, whose log-probabilities are the rows of a table."""
+
+    end = None
+
+    def __init__(self, table):
+        self.table, self.length = table, len(table)
+
+    def start(self):
+        return (0, 1)
+
+    def step(self, state):
+        return self.table[state[0]].expand(state[1], -1), state
+
+    def select(self, state, parents, symbols):
+        return (state[0] + 1, parents.shape[-1])

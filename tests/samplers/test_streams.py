@@ -128,3 +128,12 @@ def test_outcomes_that_cannot_be_recognised_are_refused(kind, message):
     rounds = swor.DistinctRounds(lambda missing, kept: [[(kind(1), math.log(0.25))]], batch=1)
     with pytest.raises(TypeError, match=message):
         rounds.draw()
+
+
+def test_a_stream_that_repeats_itself_although_mass_is_left_ends_with_an_error():
+    """The log-probabilities of the die are a little too small, so that a seventh side seems to be left."""
+    rolls = ((int(i), -1.8) for i in torch.randint(6, (100_000,), generator=seeded()))
+    with pytest.raises(
+        ValueError, match=r"the last \d+ draws repeat earlier ones, although a mass of"
+    ):
+        swor.distinct_from_stream(rolls, 7)

@@ -111,7 +111,7 @@ def more(again: Tensor, series: Tensor) -> Tensor:
         again: $\beta$, (*shape).
         series: the coefficients of $1, x, x^2, \dots$, (terms, *shape).
     """
-    product = torch.zeros_like(series)
+    product = torch.zeros_like(again * series)
     factor = torch.ones_like(again)
     for n in range(1, len(series)):
         factor = factor * again / n if n > 1 else factor

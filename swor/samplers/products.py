@@ -172,9 +172,7 @@ class Factorized:
             check_k(k, self.outcomes, DRAW_WHOLE)
             whole = self.in_working_precision()
             if may_inspect(self.log_probs) and not whole._repeated(k) > OFTEN:
-                if (
-                    whole is not self
-                ):  # the stream checks what it is given, in the precision of that
+                if whole is not self:  # it was normalised again, so that the stream notices nothing
                     check_normalized(full.log_probs.exp().sum(-1), self.log_probs.dtype)
                 return whole._from_stream(k, generator)
             found = full._from_search(k, generator)

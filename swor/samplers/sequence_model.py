@@ -70,6 +70,11 @@ class SequenceModel(Protocol[State]):
 class DrawsWholeSequences(Protocol):
     """A model that draws whole sequences in one call, independent or distinct."""
 
+    @property
+    def log_probs(self) -> Tensor:
+        """The log-probabilities of its symbols, in the precision of the model."""
+        ...
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Map sequences (*batch, k, length) to log-probabilities (*batch, k), with gradient."""
         ...
@@ -87,7 +92,9 @@ class DrawsWholeSequences(Protocol):
 
 def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
     """Return whether a model has the methods of the protocol; isinstance would take longer than a sample."""
-    return all(hasattr(model, name) for name in ("log_prob", "independent", "distinct"))
+    return all(
+        hasattr(model, name) for name in ("log_probs", "log_prob", "independent", "distinct")
+    )
 
 
 def check_model(model: object) -> None:

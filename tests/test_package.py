@@ -108,9 +108,9 @@ def test_the_readme_is_short_and_shows_what_its_example_prints(capsys):
 
 
 NUMBERS = {
-    r"as good as (about \d+) independent": (
+    r"as good as (\d+ to \d+) independent": (
         "results/tsp/best_of_k/20/answer.md",
-        r"takes (about \d+)",
+        r"takes (\d+ to \d+)",
     ),
     r"RLOO \(.*?\) has (\d\.\d) times the variance": (
         "docs/when_it_pays.md",

@@ -170,11 +170,13 @@ class Factorized:
             found = full._from_search(k, generator, allow_fewer=True).padded(k)
         else:
             check_k(k, self.outcomes, DRAW_WHOLE)
-            whole = self.in_working_precision()
-            if may_inspect(self.log_probs) and not whole._repeated(k) > OFTEN:
-                if whole is not self:  # it was normalised again, so that the stream notices nothing
+            if may_inspect(self.log_probs):
+                whole = self.in_working_precision()
+                often = whole._repeated(k) > OFTEN
+                if often or whole is not self:  # otherwise, the stream checks each variable
                     check_normalized(full.log_probs.exp().sum(-1), self.log_probs.dtype)
-                return whole._from_stream(k, generator)
+                if not often:
+                    return whole._from_stream(k, generator)
             found = full._from_search(k, generator)
             check_possible(found.log_p, cure=DRAW_WHOLE)
         check_normalized(found.total(), self.log_probs.dtype, steps=self.length)

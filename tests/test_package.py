@@ -112,6 +112,10 @@ NUMBERS = {
         "results/tsp/best_of_k/20/answer.md",
         r"takes (\d+ to \d+)",
     ),
+    r"on \[tours\]\(.*?\) (\d\.\d) times at 32 %": (
+        "docs/when_it_pays.md",
+        r"\| 32\.1 % \| (\d\.\d)",
+    ),
     r"RLOO \(.*?\) has (\d\.\d) times the variance": (
         "docs/when_it_pays.md",
         r"\| 25 % \| (\d\.\d) \|",

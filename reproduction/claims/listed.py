@@ -77,18 +77,17 @@ def figure3(where: str, table: str) -> tuple[Claim, ...]:
 def continued(rate: str) -> tuple[Claim, ...]:
     """Return the claims on training that continues from the authors' policy with a learning rate."""
     where = f"Tours, continued from the authors' policy, rate {rate}"
-    tables = (f"tsp-continued-{rate}",)
-    final = "Gap of the final models on the same instances. The 95 % interval of the difference of runs "
-    above = final + "with the same seed is above 0."
+    tables, final = (f"tsp-continued-{rate}",), "Gap of the final models on the same instances. "
     par = Claim(
         where,
         "It is on par with RISK, which is biased.",
-        final + "with the same seed is within 10 % of the gap.",
+        final + RUNS.format("within 10 % of the gap"),
         tables,
         partial(tours.final_tours_on_par, other="risk"),
     )
     better = (
-        outperforms(name, where, above, tables, tours.shorter_final_tours) for name in ("rloo",)
+        outperforms(name, where, final + POSITIVE, tables, tours.shorter_final_tours)
+        for name in ("rloo", "reinforce_rollout")
     )
     return (*better, par)
 

@@ -34,7 +34,7 @@ def table1(dims: int) -> tuple[Claim, ...]:
         ),
         Claim(
             where,
-            "Apart from ARSM and RELAX, the estimators have this order.",
+            "Apart from ARSM and RELAX, the estimators are in the order of the paper.",
             "Each pair that is more than 0.1 apart in the paper is in the same order here, and the "
             "95 % interval of its difference excludes 0.",
             (name,),

@@ -62,16 +62,23 @@ def between_runs(values: pd.DataFrame, first: str, second: str) -> Interval:
         second: the estimator that is subtracted.
     """
     table = values.pivot(index="seed", columns="estimator", values="value")
-    apart = (table[first] - table[second]).dropna()
-    if apart.empty:
-        raise KeyError(f"run of {first} with a seed of {second}")
+    apart = by_seed(values, first, second)
     if len(apart) >= ENOUGH:
-        return over_seeds(apart.tolist())
-    difference, (spread, freedom) = float(apart.mean()), noise(table)
+        return over_seeds(apart)
+    difference, (spread, freedom) = fmean(apart), noise(table)
     if freedom == 0:
         return Interval(difference, -math.inf, math.inf)
     half = float(t.ppf(0.5 + LEVEL / 2, freedom)) * spread * math.sqrt(2 / len(apart))
     return Interval(difference, difference - half, difference + half)
+
+
+def by_seed(values: pd.DataFrame, first: str, second: str) -> list[float]:
+    """Return the differences of the runs of two estimators with the same seed, at least one."""
+    table = values.pivot(index="seed", columns="estimator", values="value")
+    apart: list[float] = (table[first] - table[second]).dropna().tolist()
+    if not apart:
+        raise KeyError(f"run of {first} with a seed of {second}")
+    return apart
 
 
 def noise(table: pd.DataFrame) -> tuple[float, int]:

@@ -14,6 +14,7 @@ from reproduction.claims.statistics import (
     above_zero,
     between_measurements,
     between_runs,
+    by_seed,
     on_par,
     over_seeds,
 )
@@ -43,18 +44,9 @@ def shorter_tours(gaps: pd.DataFrame, other: str) -> tuple[str, Decision]:
 
 def shorter_tours_from_each(*starts: pd.DataFrame, other: str) -> tuple[str, Decision]:
     """Compare the gaps of runs with the same start and the same seed, of all starts together."""
-    apart = [
-        difference
-        for gaps in starts
-        for difference in _by_seed(log_gaps(gaps), other, OURS).dropna().tolist()
-    ]
+    apart = [difference for gaps in starts for difference in by_seed(log_gaps(gaps), other, OURS)]
     difference = over_seeds(apart)
     return f"{difference.percent.text(1)} % of the gap", above_zero([difference])
-
-
-def _by_seed(values: pd.DataFrame, first: str, second: str) -> pd.Series[float]:
-    table = values.pivot(index="seed", columns="estimator", values="value")
-    return table[first] - table[second]
 
 
 def tours_on_par(gaps: pd.DataFrame, other: str) -> tuple[str, Decision]:

@@ -82,7 +82,8 @@ class Sample:
         scheme: how the sample was drawn; give it as a keyword. There is no default, because a rule that
             is unbiased for one scheme is biased for another.
         log_q: the log of the expected number of copies of each outcome, (*batch, k), for schemes that
-            select some outcomes deterministically (``top_k_and_sample``); None for all others.
+            select some outcomes deterministically (``top_k_and_sample``), in float32 for half precision;
+            None for all others.
     """
 
     value: Tensor

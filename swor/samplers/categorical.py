@@ -171,7 +171,7 @@ def top_k_and_sample(
         log_p=log_probs.gather(-1, value),
         log_rest=log_mass_outside(full, value).to(log_probs.dtype),
         scheme=Scheme.TOP_K_AND_SAMPLE,
-        log_q=log_q.to(log_probs.dtype),
+        log_q=log_q,
     )
 
 

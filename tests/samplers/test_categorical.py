@@ -114,6 +114,17 @@ def test_top_k_and_sample_chooses_how_many_to_sum():
     assert summed.tolist()[1] == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_weights_of_top_k_and_sample_are_not_rounded_in_half_precision(dtype):
+    log_probs = torch.tensor([0.1, 0.4, 0.2, 0.25, 0.05]).log().to(dtype)
+    full = log_probs.double().exp()
+    sample = swor.top_k_and_sample(log_probs, 3, m=2, generator=seeded())
+    left = full.sum() - full[1]
+    expected = torch.stack([full[1], left / 2, left / 2]).float()
+    weights = swor.deterministic_sum_and_sample(sample).weight
+    assert torch.allclose(weights, expected, rtol=1e-6, atol=0)
+
+
 def test_top_k_and_sample_sums_what_the_caller_gives():
     log_probs = log_probabilities(2, 5)
     memory = torch.tensor([[4], [0]])

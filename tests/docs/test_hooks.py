@@ -137,7 +137,11 @@ def test_rllm(installed: Any) -> None:
 
 def test_prime_rl(installed: Any) -> None:
     installed(trainer_hooks.prime_rl, "prime_rl.orchestrator.algo")
-    algorithm = run("score_group")["UnorderedSetAlgorithm"]
+    known = run("score_group")
+    algorithm = known["UnorderedSetAlgorithm"]
+    config = run("BaseAlgoConfig")["UnorderedSetAlgoConfig"]
+    assert known["ALGORITHM_CLASSES"][config.type] is algorithm
+    assert config.action_loss_type == algorithm.action_loss_type  # as build_algorithm wants
     members, episodes = [0, 2, 3], []
     for i in members:
         prompt = trainer_hooks.node([0.0, 0.0], sampled=False)

@@ -97,11 +97,18 @@ def prime_rl() -> dict[str, ModuleType]:
                 node.advantages = [values] * sum(node.mask)
 
     class Algorithm:
-        pass
+        action_loss_type = "rl"
+
+    class BaseAlgoConfig:
+        action_loss_type = "rl"
 
     hooks = {"ALGORITHM_CLASSES": {}, "Algorithm": Algorithm, "assign_advantages": assign}
     base = {"iter_trainable_traces": trainable}
-    return modules(prime_rl__orchestrator__algo=hooks, prime_rl__orchestrator__algo__base=base)
+    return modules(
+        prime_rl__orchestrator__algo=hooks,
+        prime_rl__orchestrator__algo__base=base,
+        prime_rl__configs__algorithm={"BaseAlgoConfig": BaseAlgoConfig},
+    )
 
 
 def node(logprobs: list[float], *, sampled: bool) -> SimpleNamespace:

@@ -32,21 +32,21 @@ def wins(table: pd.DataFrame, metrics: Metrics, other: str) -> str:
 
 def answer(folder: Path) -> str:
     """Return how distinct samples compare with independent ones, and with training for the mean."""
-    table, gap, m = read(folder / "tsp")
-    best = {name: f"{table.loc[name, gap.best]:.2f}" for name in LOOKS}
-    first = (
-        f"With 10 nodes, the best of {m} tours has a gap of {best['distinct']} % after training for it from "
-        f"distinct samples, {best['independent']} % from independent ones (distinct samples are ahead in "
-        f"{wins(table, gap, 'independent')} seeds), and {best['mean']} % after training for the mean (ahead "
-        f"in {wins(table, gap, 'mean')})."
-    )
-    table, share, m = read(folder / "lm")
-    best = {name: f"{table.loc[name, share.best]:.2f}" for name in LOOKS}
+    tours = compared(folder / "tsp", "the gap of the best of {}", " %")
+    prompts = compared(folder / "lm", "the share of prompts that one of {} attempts solves", "")
+    return f"On tours of 10 nodes, {tours}. On the sorting task, {prompts}.\n"
+
+
+def compared(folder: Path, quantity: str, unit: str) -> str:
+    """Say what a quantity of m samples is for every objective, and who is ahead in how many seeds."""
+    table, metrics, m = read(folder)
+    best = {name: f"{table.loc[name, metrics.best]:.2f}{unit}" for name in LOOKS}
     return (
-        f"{first} On the sorting task, the best of {m} attempts is right for {best['distinct']} of the "
-        f"prompts after training for it from distinct samples, for {best['independent']} from independent "
-        f"ones (ahead in {wins(table, share, 'independent')}), and for {best['mean']} after training for the "
-        f"mean (ahead in {wins(table, share, 'mean')}).\n"
+        f"{quantity.format(m)} is {best['distinct']} after training for it with distinct samples, "
+        f"{best['independent']} with independent ones, and {best['mean']} after training for the mean; "
+        "distinct samples are better than independent ones in "
+        f"{wins(table, metrics, 'independent')} seeds, and better than training for the mean in "
+        f"{wins(table, metrics, 'mean')}"
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from reproduction.harness.tables import LEVEL, committed_table, mean_and_interval
+from reproduction.harness.statistics import LEVEL
+from reproduction.harness.tables import committed_table, mean_and_interval
 from reproduction.pronunciation.tables import (
     COMPARED,
     at_the_end,

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from reproduction.claims.statistics import between_runs
 from reproduction.harness.appearance import appearance
+from reproduction.harness.statistics import OURS, between_runs
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.rl4co import decoding_table, problems, training_table
 
-OURS = "unordered_set"
 FORCED = "rl4co_pomo"  # its solutions start at given nodes
 COMPARED = (16, 64)
 

@@ -8,17 +8,21 @@ from statistics import fmean
 
 import pandas as pd
 
+from reproduction.claims.criteria.tours import paired_gaps
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.settings import read_settings
-from reproduction.harness.tables import committed_table, markdown, mean_and_interval
+from reproduction.harness.statistics import OURS, behind, minus_ours
+from reproduction.harness.tables import committed_table, markdown
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
 from reproduction.tsp.figures import RELEASED as RELEASED
+from reproduction.tsp.final_gaps import read_final_gaps
 from reproduction.tsp.measurement_settings import TSPVariance
-from reproduction.tsp.ranking import in_last_quarter, ranking
+from reproduction.tsp.paired import paired_table
+from reproduction.tsp.ranking import in_last_quarter, ranking, ranking_table, runs_of
 from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
-OURS, USUAL, BIASED = "unordered_set", "rloo", "risk"
+USUAL, BIASED = "rloo", "risk"
 CONTINUED = ("1e-4", "1e-5")  # learning rates of the runs that continue from the authors' policy
 PARTS = {
     "start": "20 nodes, from a trained model",
@@ -51,9 +55,9 @@ def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
     growth = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv"))
     return (
-        f"{growth.strip()} After training that continues from {RELEASED}, the gap of greedy tours is larger "
-        f"with RLOO than with the unordered set estimator, by {_continued(folder)} (means over seeds with "
-        "95 % intervals).\n"
+        f"{growth.strip()} After training that continues from {RELEASED}, the gap of greedy tours with RLOO "
+        f"minus that with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % "
+        "intervals).\n"
     )
 
 
@@ -61,10 +65,34 @@ def _continued(folder: Path) -> str:
     """Return how far RLOO is behind after training from the authors' policy, for each learning rate."""
     parts = []
     for rate in CONTINUED:
-        paired = committed_table(folder / f"continued-{rate}" / "paired.csv")
-        apart = paired[paired["estimator"] == USUAL][f"minus_{OURS}"].dropna()
-        parts.append(f"{mean_and_interval(apart.tolist(), 3)} points at the learning rate {rate}")
-    return " and by ".join(parts)
+        models = committed_table(folder / f"continued-{rate}" / "paired.csv")
+        parts.append(f"{paired_gaps(models, USUAL).text(3)} points at the learning rate {rate}")
+    return " and ".join(parts)
+
+
+def ranked(folder: Path) -> str:
+    """Return the ranking of the estimators, as the command tsp-figures prints it."""
+    return ranking_table(ranking(committed_table(folder / "gaps.csv")))
+
+
+def paired(folder: Path) -> str:
+    """Return the comparison of final models, as the command tsp-paired prints it."""
+    found = read_final_gaps(folder)
+    return paired_table(found.runs, found.start)
+
+
+def checkpoints(folder: Path) -> str:
+    """Return the differences from the unordered set estimator at every validation, and in their mean."""
+    gaps = committed_table(folder / "gaps.csv").rename(columns={"gap": "value"})
+    gaps = gaps[gaps["steps"] > 0]
+    runs = {f"step {step}": part for step, part in gaps.groupby("steps")}
+    runs["mean of these"] = gaps.groupby(["estimator", "seed"], as_index=False)["value"].mean()
+    lines = [
+        [appearance(name).label, *(_apart(values, name, 4) for values in runs.values())]
+        for name in in_order(gaps["estimator"])
+        if name != OURS
+    ]
+    return markdown([f"gap minus that of {appearance(OURS).label}", *runs], lines)
 
 
 def variances(folder: Path) -> str:
@@ -96,24 +124,17 @@ def risk(folder: Path) -> str:
 
 
 def differences(folder: Path) -> str:
-    """Return the gap of each estimator minus that of the unordered set estimator, and the seeds ahead."""
-    found = {part: _by_seed(folder / part) for part in PARTS}
+    """Return the gap of each estimator minus that of the unordered set estimator, and in how many seeds."""
+    found = {part: runs_of(ranking(committed_table(folder / part / "gaps.csv"))) for part in PARTS}
     lines = []
-    for name in in_order(found["tsp20"].index):
+    for name in in_order(found["tsp20"]["estimator"]):
         if name != OURS:
             lines.append([appearance(name).label, *(_apart(found[part], name) for part in PARTS)])
     return markdown([f"gap minus that of {appearance(OURS).label}", *PARTS.values()], lines)
 
 
-def _by_seed(folder: Path) -> pd.DataFrame:
-    """Return the gap in the last quarter of the steps: a row per estimator, a column per seed."""
-    ranked = ranking(committed_table(folder / "gaps.csv")).set_index("estimator")
-    return ranked[[name for name in ranked.columns if name.startswith("seed ")]]
-
-
-def _apart(gaps: pd.DataFrame, name: str) -> str:
-    apart = (gaps.loc[name] - gaps.loc[OURS]).dropna()
-    return f"{mean_and_interval(apart.tolist(), 2)}; behind in {(apart > 0).sum()} of {len(apart)}"
+def _apart(runs: pd.DataFrame, name: str, digits: int = 2) -> str:
+    return f"{minus_ours(runs, name, digits)}; behind in {behind(runs, name)}"
 
 
 def instances(folder: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from reproduction.claims.statistics import Decision
+from reproduction.claims.decisions import Decision
 
 Verdict = Literal[Decision, "not shown in a run this short", "not measured"]
 Measure = Callable[..., tuple[str, Decision]]

@@ -47,7 +47,7 @@ FAMILIES = {
     "sum_and_sample": ("#008a64", "v"),
     "normalized_importance_weighted": ("#cc5f9b", "d"),
     "deterministic_sum_and_sample": ("#b37700", "^"),
-    "reinforce_rollout": ("#3f9fdc", "<"),
+    "reinforce_rollout": ("#e69f00", "<"),
     "straight_through": ("#7a5cd6", "*"),
     "relax": ("#a03e20", "X"),
     "arsm": ("#b8348b", "h"),
@@ -124,7 +124,7 @@ OTHERS = [
 
 
 SERIES = {
-    "rl4co_rollout": Appearance("rl4co, greedy rollout", "#3f9fdc", "-", "<"),
+    "rl4co_rollout": Appearance("rl4co, greedy rollout", "#e69f00", "-", "<"),
     "rl4co_pomo": Appearance("rl4co, POMO", "#d55e00", "-", "P"),
     "greedy": Appearance("greedy", "#7f7f7f", "-", "."),
     "distinct": Appearance("without replacement", "#0072b2", "-", "o"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, TypeVar, get_type_hints
 
 import pandas as pd
 
 from reproduction.harness.errors import UserError, readable
-
-LEVEL = 0.95
-"""Of confidence intervals."""
+from reproduction.harness.statistics import interval
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -39,19 +36,6 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
         return mean
     low, high = interval(values)
     return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
-
-    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
-    [-0.484, 4.484]
-    """
-    from scipy.stats import t
-
-    n, centre = len(values), fmean(values)
-    half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * stdev(values) / math.sqrt(n)
-    return centre - half, centre + half
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:

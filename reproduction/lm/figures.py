@@ -16,7 +16,8 @@ from reproduction.harness.drawing import SEEDS, draw_runs, legend_below, nested,
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
+from reproduction.harness.statistics import LEVEL
+from reproduction.harness.tables import markdown, mean_and_interval
 from reproduction.lm.settings import LMSettings
 
 PANELS = {

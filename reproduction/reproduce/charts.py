@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.express as px
 
-from reproduction.claims.statistics import OURS
 from reproduction.harness.appearance import appearance, in_order, is_biased
+from reproduction.harness.statistics import OURS
 from reproduction.reproduce.page import label
 
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}

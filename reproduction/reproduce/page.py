@@ -14,8 +14,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from reproduction.claims.claim import Finding
-from reproduction.claims.statistics import OURS
 from reproduction.harness.appearance import appearance, is_biased
+from reproduction.harness.statistics import OURS
 
 ROOT = Path(__file__).parents[2]
 PAPER_LINK = "https://arxiv.org/abs/2002.06043"

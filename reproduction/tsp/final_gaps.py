@@ -60,7 +60,7 @@ class FinalGaps:
 
 def final_gaps(folders: Sequence[Path], count: int) -> FinalGaps:
     """Return the gaps on ``count`` instances of all runs in folders of runs and of earlier comparisons."""
-    earlier = [_read(folder, count) for folder in folders if (folder / FILE).is_file()]
+    earlier = [_with(count, folder) for folder in folders if (folder / FILE).is_file()]
     trained = {folder: _finished(folder) for folder in folders if not (folder / FILE).is_file()}
     kinds = [(part.nodes, part.start_sha256) for part in earlier]
     kinds += [(run.nodes, run.start_sha256 or "") for run in trained.values()]
@@ -111,18 +111,24 @@ def _finished(folder: Path) -> TSPSettings:
     return run
 
 
-def _read(folder: Path, count: int) -> FinalGaps:
-    """Read what :meth:`FinalGaps.write` wrote, which must have ``count`` instances."""
+def read_final_gaps(folder: Path) -> FinalGaps:
+    """Read what :meth:`FinalGaps.write` wrote."""
     path = folder / FILE
     with readable(path, "the gaps that tsp-paired wrote", *DAMAGE), np.load(path) as arrays:
         nodes, start_sha256 = int(arrays["nodes"]), str(arrays["start_sha256"])
         gaps = {name: torch.from_numpy(arrays[name]) for name in arrays if name not in ABOUT}
         start = gaps.pop("start", None)
         runs = {(name, int(seed)): gaps[key] for key in gaps for name, seed in [key.rsplit("-", 1)]}
-    found = {len(values) for values in runs.values()}
+    return FinalGaps(nodes, start_sha256, start, runs)
+
+
+def _with(count: int, folder: Path) -> FinalGaps:
+    """Read the gaps of a folder, which must be those of ``count`` instances."""
+    gaps = read_final_gaps(folder)
+    found = {len(values) for values in gaps.runs.values()}
     if found != {count}:
         raise UserError(
             f"{folder} compares {sorted(found)} instances, and --instances is {count}; expected as many. "
             "Give --instances of that comparison, or the runs themselves."
         )
-    return FinalGaps(nodes, start_sha256, start, runs)
+    return gaps

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.tables import LEVEL, markdown, mean_and_interval
+from reproduction.harness.statistics import LEVEL, OURS, minus_ours
+from reproduction.harness.tables import markdown
 
-OURS = "unordered_set"  # the estimator that others are compared with
 NOTHING = "–"
 Runs = Mapping[tuple[str, int], Tensor]
 """Of each estimator and seed, the gaps in percent of the same instances, (n,)."""
@@ -57,16 +58,19 @@ def paired_rows(runs: Runs, start: Tensor | None) -> list[Paired]:
 
 def paired_table(runs: Runs, start: Tensor | None) -> str:
     """Return a table in Markdown: means over the runs of an estimator, and over the seeds that two share."""
+    values = pd.DataFrame(
+        [(name, seed, float(gaps.mean())) for (name, seed), gaps in runs.items()],
+        columns=["estimator", "seed", "value"],
+    )
     lines = []
-    for name in in_order(dict.fromkeys(estimator for estimator, _ in runs)):
+    for name in in_order(values["estimator"]):
         mine = {seed: gaps for (estimator, seed), gaps in runs.items() if estimator == name}
         gap = torch.stack(list(mine.values())).mean(0)
         cells = [_text(gap), NOTHING if start is None else _text(gap - start, sign="+")]
         shared = [seed for seed in mine if (OURS, seed) in runs and name != OURS]
         apart = [mine[seed] - runs[OURS, seed] for seed in shared]
         cells.append(_text(torch.stack(apart).mean(0), sign="+") if apart else NOTHING)
-        over_seeds = [float(difference.mean()) for difference in apart]
-        cells.append(mean_and_interval(over_seeds, 4).replace("-", "−") if apart else NOTHING)
+        cells.append(NOTHING if name == OURS else minus_ours(values, name, 4))
         lines.append([appearance(name).label, len(mine), *cells])
     ours = f"minus {appearance(OURS).label}"
     header = ["estimator", "runs", "gap (%)", "minus the start", ours]

@@ -17,11 +17,11 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError, check_one_of_each
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.tables import LEVEL, markdown, mean_and_interval, read_table
+from reproduction.harness.statistics import LEVEL, OURS, minus_ours
+from reproduction.harness.tables import markdown, read_table
 from reproduction.tsp.settings import TSPSettings
 
 COMMAND = "python -m reproduction tsp-figures"
-COMPARED = "unordered_set"  # the estimator that a ranking compares the others with
 
 
 class Gap(NamedTuple):
@@ -123,27 +123,24 @@ def ranking(gaps: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("gap").round(4).reset_index()
 
 
+def runs_of(ranked: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of a ranking, a row for each: its estimator, its seed, and its gap as the value."""
+    seeds = [name for name in ranked.columns if name.startswith("seed ")]
+    return ranked.melt("estimator", seeds, "seed", "value").dropna()
+
+
 def ranking_table(ranked: pd.DataFrame) -> str:
     """Return a ranking in Markdown, with the mean differences of runs with the same seeds."""
     seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    gaps = ranked.set_index("estimator")[seeds]
-    lines = []
+    runs, lines = runs_of(ranked), []
     for row in ranked.to_dict("records"):
         spread = "" if pd.isna(row["spread"]) else f" ± {row['spread']:.2f}"
         cells = ["–" if pd.isna(row[seed]) else f"{row[seed]:.2f}" for seed in seeds]
-        difference = _difference(gaps, row["estimator"])
-        name = appearance(row["estimator"]).label
-        lines.append([name, f"{row['gap']:.2f}{spread}", *cells, difference])
-    compared = f"minus {appearance(COMPARED).label} ({LEVEL:.0%} interval)"
+        name = row["estimator"]
+        apart = "–" if name == OURS else minus_ours(runs, name, 2)
+        lines.append([appearance(name).label, f"{row['gap']:.2f}{spread}", *cells, apart])
+    compared = f"minus {appearance(OURS).label} ({LEVEL:.0%} interval)"
     return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
-
-
-def _difference(gaps: pd.DataFrame, estimator: str) -> str:
-    """The mean over shared seeds of the gap minus that of the unordered set estimator."""
-    if estimator == COMPARED or COMPARED not in gaps.index:
-        return "–"
-    found = (gaps.loc[estimator] - gaps.loc[COMPARED]).dropna().tolist()
-    return mean_and_interval(found, 2) if found else "–"
 
 
 def sampled_table(sampled: Sequence[Sampled]) -> str:

@@ -16,7 +16,7 @@ from reproduction.harness.measurements import measuring
 from reproduction.harness.models import kept_models
 from reproduction.harness.settings import read_settings
 from reproduction.harness.training import run
-from reproduction.vae.curves import elbo_table, read_curves, short_names
+from reproduction.vae.curves import CURVES, elbo_table, is_run, read_curves, short_names
 from reproduction.vae.figures import curves_figure, images_figure, variance_figure
 from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
@@ -68,12 +68,11 @@ def vae_variance(settings: VAEVariance) -> Path:
 
 def vae_figures(settings: VAEFigures) -> Path:
     """Plot runs, and return the folder with curves.csv, .md and .png, and a picture of each run."""
-    runs = dict(zip(short_names(settings.runs), settings.runs, strict=True))
-    curves = [read_curves(path, name, settings.smoothing) for name, path in runs.items()]
-    points = pd.concat(curves, ignore_index=True)
-    images = {name: images_figure(path, settings.data_dir) for name, path in runs.items()}
+    points = read_curves(settings.runs, settings.smoothing)
+    runs = zip(short_names(settings.runs), settings.runs, strict=True)
+    images = {n: images_figure(path, settings.data_dir) for n, path in runs if is_run(path)}
     folder = open_folder(settings, "vae-figures", out=settings.out)
-    folder.write_csv("curves.csv", points.to_dict("records"))
+    folder.write_csv(CURVES, points.to_dict("records"))
     folder.write_text("curves.md", elbo_table(points))
     folder.write_figure("curves.png", curves_figure(points, settings.smoothing))
     for name, figure in images.items():

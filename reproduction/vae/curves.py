@@ -1,4 +1,8 @@
-"""Curves of the −ELBO: read from runs, grouped by settings, and tabulated beside the paper's."""
+"""Curves of the −ELBO: read from runs, grouped by settings, and tabulated beside the paper's.
+
+A folder that the command ``vae-figures`` wrote stands for the runs that it was made from. So runs can be
+added to a comparison whose own runs are no longer there.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ import pandas as pd
 
 from reproduction.harness.appearance import appearance
 from reproduction.harness.drawing import smoothed
-from reproduction.harness.errors import UserError
+from reproduction.harness.errors import UserError, check_one_of_each
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.tables import markdown
+from reproduction.harness.tables import committed_table, markdown
 from reproduction.vae.published import WINDOW, Domain, paper_elbo
 from reproduction.vae.settings import VAESettings
 
@@ -29,6 +33,7 @@ DETAILS = {
     "output_bias": "output bias from the mean image",
 }
 """Settings that are not the usual ones, in words."""
+CURVES = "curves.csv"
 SETTINGS = [*Domain._fields, "estimator", "k", *DETAILS]
 """Columns that tell runs apart, except for the seed; tables may lack some of them."""
 
@@ -129,7 +134,30 @@ def short_names(runs: Sequence[Path]) -> list[str]:
     ]
 
 
-def read_curves(run: Path, name: str, smoothing: int) -> pd.DataFrame:
+def read_curves(folders: Sequence[Path], smoothing: int) -> pd.DataFrame:
+    """Read the curves of runs and of earlier comparisons; no run may be in two of the folders."""
+    curves = [
+        read_run(folder, name, smoothing) if is_run(folder) else _read_comparison(folder)
+        for name, folder in zip(short_names(folders), folders, strict=True)
+    ]
+    names = (part[["run", "seed"]].drop_duplicates().itertuples(index=False) for part in curves)
+    check_one_of_each((name, seed) for part in names for name, seed in part)
+    return pd.concat(curves, ignore_index=True)
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run, and not of an earlier comparison."""
+    return not (folder / CURVES).is_file()
+
+
+def _read_comparison(folder: Path) -> pd.DataFrame:
+    """Read the curves of an earlier comparison; a setting that it has no column for was the usual one."""
+    points = committed_table(folder / CURVES)
+    usual = vars(VAESettings())
+    return points.assign(**{name: usual[name] for name in DETAILS if name not in points})
+
+
+def read_run(run: Path, name: str, smoothing: int) -> pd.DataFrame:
     """Read the curves of a run, without the untrained model, whose value is off the scale."""
     trained = read_settings(VAESettings, run)
     valid = [r for r in read_records(run, "valid") if r["epoch"]]

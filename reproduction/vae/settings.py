@@ -142,7 +142,8 @@ class VAEFigures:
     Runs that differ in their seed alone share an entry of the legend and a row of the table.
 
     Attributes:
-        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions.
+        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions, or
+            folders that this command wrote, in the place of their runs.
         smoothing: number of neighbouring points that the smoothed curves average.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
         out: folder to write to; by default a new one in runs/.

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from reproduction.claims.statistics import (
+from reproduction.claims.decisions import Decision, above_zero, on_par
+from reproduction.harness.appearance import appearance
+from reproduction.harness.statistics import (
     OURS,
-    Decision,
     Interval,
-    above_zero,
     between_measurements,
     between_runs,
     by_seed,
-    on_par,
     over_seeds,
 )
-from reproduction.harness.appearance import appearance
-from reproduction.tsp.ranking import ranking
+from reproduction.tsp.ranking import ranking, runs_of
 from reproduction.tsp.settings import SINGLE
 
 GAP_MARGIN = 10.0  # percent
@@ -30,9 +28,7 @@ def log_gaps(gaps: pd.DataFrame, axis: str = "steps") -> pd.DataFrame:
 
     All runs count up to the same number of them. A difference of logarithms is a relative difference.
     """
-    ranked = ranking(gaps.assign(steps=gaps[axis]))
-    seeds = [name for name in ranked.columns if name.startswith("seed ")]
-    runs = ranked.melt("estimator", seeds, "seed", "value").dropna()
+    runs = runs_of(ranking(gaps.assign(steps=gaps[axis])))
     return runs.assign(value=np.log(runs["value"]))
 
 

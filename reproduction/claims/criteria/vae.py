@@ -6,17 +6,9 @@ from itertools import combinations
 
 import pandas as pd
 
-from reproduction.claims.statistics import (
-    OURS,
-    Decision,
-    Interval,
-    above_zero,
-    at_most,
-    between_measurements,
-    between_runs,
-    on_par,
-)
+from reproduction.claims.decisions import Decision, above_zero, at_most, on_par
 from reproduction.harness.appearance import appearance
+from reproduction.harness.statistics import OURS, Interval, between_measurements, between_runs
 from reproduction.vae.published import PAPER, paper_k
 
 INCORRECT = ("arsm", "relax")

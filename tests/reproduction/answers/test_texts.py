@@ -23,20 +23,17 @@ def test_the_lead_is_over_the_best_of_the_others_at_every_epoch() -> None:
 @pytest.mark.parametrize(
     ("ours", "words"),
     [
-        (
-            [1.0, 2.4],
-            "the unordered set estimator is ahead by 1.8 nats (95 % interval: −0.7 to 4.3)",
-        ),
-        ([5.0, 5.6], "RLOO is ahead by 1.8 nats (95 % interval: −0.7 to 4.3)"),
-        ([1.0], "the unordered set estimator is ahead by 2.5 nats (one run each)"),
+        ([1.0, 2.4], "+1.8 (−0.7 to +4.3)"),
+        ([5.0, 5.6], "−1.8 (−4.3 to +0.7)"),
+        ([1.0], "+2.5 (one run each)"),
     ],
 )
-def test_the_lower_of_two_is_ahead(ours: list[float], words: str) -> None:
+def test_rloo_minus_the_unordered_set_estimator(ours: list[float], words: str) -> None:
     usual = [3.0, 4.0] if len(ours) > 1 else [3.5]
     runs = {"unordered_set": ours, "rloo": usual}
     rows = [(name, seed, x) for name, values in runs.items() for seed, x in enumerate(values)]
     values = pd.DataFrame(rows, columns=["estimator", "seed", "value"])
-    assert vae.ahead(values) == words
+    assert vae.apart(values) == words
 
 
 def test_runs_that_recover_are_counted(tmp_path: Path) -> None:
@@ -147,11 +144,30 @@ def test_training_from_the_authors_policy_is_compared_at_both_learning_rates(
     shutil.copytree(results / "best_of_k", tmp_path / "best_of_k")
     for rate, behind in (("1e-4", (0.03, 0.05)), ("1e-5", (-0.01, -0.03))):
         (tmp_path / f"continued-{rate}").mkdir()
-        rows = [("unordered_set", seed, None) for seed in (1, 2)]
-        rows += [("rloo", seed, apart) for seed, apart in enumerate(behind, start=1)]
-        columns = ["estimator", "seed", "minus_unordered_set"]
+        rows = [("unordered_set", seed, 0.25) for seed in (1, 2)]
+        rows += [("rloo", seed, 0.25 + apart) for seed, apart in enumerate(behind, start=1)]
         file = tmp_path / f"continued-{rate}" / "paired.csv"
-        pd.DataFrame(rows, columns=columns).to_csv(file, index=False)
+        pd.DataFrame(rows, columns=["estimator", "seed", "gap"]).to_csv(file, index=False)
     text = tsp.answer(tmp_path)
-    assert "by 0.040 (-0.087 to 0.167) points at the learning rate 1e-4" in text
-    assert "and by -0.020 (-0.147 to 0.107) points at the learning rate 1e-5" in text
+    assert "is +0.040 (−0.087 to +0.167) points at the learning rate 1e-4" in text
+    assert "and −0.020 (−0.147 to +0.107) points at the learning rate 1e-5" in text
+
+
+def test_every_validation_and_their_mean_are_compared(tmp_path: Path) -> None:
+    gaps = {
+        ("unordered_set", 1): [9.0, 2.0, 1.0],
+        ("unordered_set", 2): [9.0, 2.0, 1.0],
+        ("unordered_set", 3): [9.0, 2.0, 1.0],
+        ("rloo", 1): [9.0, 2.1, 0.9],
+        ("rloo", 2): [9.0, 2.2, 1.0],
+        ("rloo", 3): [9.0, 2.3, 1.1],
+    }
+    rows = [(*run, 500 * i, gap) for run, curve in gaps.items() for i, gap in enumerate(curve)]
+    columns = ["estimator", "seed", "steps", "gap"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "gaps.csv", index=False)
+    header, _, row = tsp.checkpoints(tmp_path).splitlines()
+    assert header.endswith("| step 500 | step 1000 | mean of these |")
+    first, second, mean = (cell.strip() for cell in row.split("|")[2:5])
+    assert first == "+0.2000 (−0.0484 to +0.4484); behind in 3 of 3"
+    assert second == "+0.0000 (−0.2484 to +0.2484); behind in 1 of 3"
+    assert mean == "+0.1000 (−0.1484 to +0.3484); behind in 2 of 3"

@@ -30,10 +30,15 @@ def test_a_variance_above_another_is_found(variance: float, decision: str) -> No
     assert never_above(table, "a", ("b",))[1] == decision
 
 
-@pytest.mark.parametrize(("ours", "decision"), [(3.0, "agrees"), (11.0, "differs")])
-def test_the_largest_ratio_to_the_lowest_variance_is_compared(ours: float, decision: str) -> None:
-    # The others are the lowest in one regime and ten times the lowest in the other.
-    variances = {"a": (1.0, 10.0), "b": (10.0, 1.0), "unordered_set": (1.0, ours)}
+@pytest.mark.parametrize(
+    ("ours", "other", "decision"),
+    [(3.0, 10.0, "agrees"), (11.0, 10.0, "differs"), (3.0, 9.0, "differs")],
+)
+def test_only_one_may_be_comparable_to_the_lowest_variance_in_both_regimes(
+    ours: float, other: float, decision: str
+) -> None:
+    # The others are the lowest in one regime, and far above the lowest in the other.
+    variances = {"a": (1.0, 10.0), "b": (other, 1.0), "unordered_set": (1.0, ours)}
     rows = [
         {"eta": eta, "estimator": name, "evaluations": 4, "variance": value}
         for name, pair in variances.items()

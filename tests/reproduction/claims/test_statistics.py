@@ -11,14 +11,8 @@ pytest.importorskip("scipy")
 
 from scipy.stats import t, ttest_rel
 
-from reproduction.claims.statistics import (
-    Interval,
-    above_zero,
-    at_most,
-    between_runs,
-    noise,
-    on_par,
-)
+from reproduction.claims.decisions import above_zero, at_most, on_par
+from reproduction.harness.statistics import Interval, between_runs, noise
 
 
 def runs(**values: list[float]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from reproduction.harness.folder import create
-from reproduction.harness.tables import interval
+from reproduction.harness.statistics import interval
 from reproduction.lm.figures import Reached, read_reached, steps_table
 from reproduction.lm.settings import LMSettings
 

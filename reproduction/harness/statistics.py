@@ -1,21 +1,20 @@
-"""Comparisons of runs and of measurements as confidence intervals, and the decisions on them."""
+"""Confidence intervals: of means over seeds, and of differences between runs and between measurements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import fmean
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
-from reproduction.harness.tables import LEVEL, interval
-
-OURS = "unordered_set"  # the estimator that claims are about
+LEVEL = 0.95
+"""Of confidence intervals."""
+OURS = "unordered_set"  # the estimator that others are compared with
 ENOUGH = 3  # seeds, to compare two estimators by their own differences alone
-Decision = Literal["agrees", "differs", "undecided"]
 
 
 class Interval(NamedTuple):
@@ -68,7 +67,7 @@ def between_runs(values: pd.DataFrame, first: str, second: str) -> Interval:
     difference, (spread, freedom) = fmean(apart), noise(table)
     if freedom == 0:
         return Interval(difference, -math.inf, math.inf)
-    half = float(t.ppf(0.5 + LEVEL / 2, freedom)) * spread * math.sqrt(2 / len(apart))
+    half = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * spread * math.sqrt(2 / len(apart))
     return Interval(difference, difference - half, difference + half)
 
 
@@ -79,6 +78,18 @@ def by_seed(values: pd.DataFrame, first: str, second: str) -> list[float]:
     if not apart:
         raise KeyError(f"run of {first} with a seed of {second}")
     return apart
+
+
+def minus_ours(values: pd.DataFrame, estimator: str, digits: int) -> str:
+    """Format an estimator minus the unordered set estimator, if any of their runs have the same seed."""
+    ours, mine = (set(values[values["estimator"] == name]["seed"]) for name in (OURS, estimator))
+    return between_runs(values, estimator, OURS).text(digits) if ours & mine else "–"
+
+
+def behind(values: pd.DataFrame, estimator: str) -> str:
+    """Say in how many seeds an estimator has a larger value than the unordered set estimator."""
+    apart = by_seed(values, estimator, OURS)
+    return f"{sum(difference > 0 for difference in apart)} of {len(apart)}"
 
 
 def noise(table: pd.DataFrame) -> tuple[float, int]:
@@ -105,7 +116,7 @@ def between_measurements(first: tuple[float, float], second: tuple[float, float]
     '+1.00 (+0.02 to +1.98)'
     """
     difference = first[0] - second[0]
-    half = float(norm.ppf(0.5 + LEVEL / 2)) * math.hypot(first[1], second[1])
+    half = float(ndtri(0.5 + LEVEL / 2)) * math.hypot(first[1], second[1])
     return Interval(difference, difference - half, difference + half)
 
 
@@ -114,30 +125,12 @@ def over_seeds(apart: Sequence[float]) -> Interval:
     return Interval(fmean(apart), *interval(apart))
 
 
-def above_zero(intervals: Iterable[Interval]) -> Decision:
-    """Decide whether all differences are positive.
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
 
-    >>> above_zero([Interval(1.0, 0.5, 1.5)]), above_zero([Interval(1.0, -0.5, 2.5)])
-    ('agrees', 'undecided')
+    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
+    [-0.484, 4.484]
     """
-    lows, highs = zip(*((difference.low, difference.high) for difference in intervals), strict=True)
-    return "differs" if min(highs) < 0.0 else "agrees" if min(lows) > 0.0 else "undecided"
-
-
-def at_most(intervals: Iterable[Interval], margin: float) -> Decision:
-    """Decide whether no difference is above a margin.
-
-    >>> at_most([Interval(0.0, -0.05, 0.05)], 0.1), at_most([Interval(0.3, 0.2, 0.4)], 0.1)
-    ('agrees', 'differs')
-    """
-    lows, highs = zip(*((difference.low, difference.high) for difference in intervals), strict=True)
-    return "differs" if max(lows) > margin else "agrees" if max(highs) <= margin else "undecided"
-
-
-def on_par(difference: Interval, margin: float) -> Decision:
-    """Decide whether a difference is within a margin on both sides.
-
-    >>> on_par(Interval(0.0, -0.05, 0.05), 0.1), on_par(Interval(0.0, -0.5, 0.5), 0.1)
-    ('agrees', 'undecided')
-    """
-    return at_most([difference, difference.reversed], margin)
+    n, centre = len(values), fmean(values)
+    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * stdev(values) / math.sqrt(n)
+    return centre - half, centre + half

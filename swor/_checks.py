@@ -113,10 +113,10 @@ def check_log_probs(name: str, log_p: Tensor) -> None:
 
 
 def check_not_nan(name: str, log_p: Tensor) -> None:
-    """Check that log-probabilities are finite or −inf."""
+    """Check that log-probabilities, possibly perturbed ones, are finite or −inf."""
     if may_validate(log_p) and log_p.numel() and not log_p.amax().item() < math.inf:
         raise ValueError(
-            f"{name} contains NaN or +inf; expected log-probabilities, at most 0. "
+            f"{name} contains NaN or +inf; expected finite numbers or -inf. "
             "Check the computation that produced them, or normalise with torch.log_softmax."
         )
 
@@ -160,6 +160,22 @@ def check_shape(name: str, given: Tensor, expected: tuple[int, ...], why: str) -
         )
 
 
+def check_generator(generator: object) -> None:
+    """Check that a source of randomness is a generator of PyTorch, or None."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator is {kind(generator)}; expected a torch.Generator, or None for the global one. "
+            "Make one with torch.Generator().manual_seed(seed)."
+        )
+
+
+def check_one_per_set(name: str, given: Tensor, log_p: Tensor) -> None:
+    """Check that there is one number for every sample of k outcomes, of the same precision and device."""
+    check_tensor(name, given, log_p.dtype)
+    check_shape(name, given, tuple(log_p.shape[:-1]), "one number for every element of the batch")
+    check_same(name, given, "log_p", log_p)
+
+
 def check_count(name: str, count: object, most: int | None = None) -> None:
     """Check that a number of samples is an integer from 1 to ``most``."""
     if isinstance(count, bool) or not isinstance(count, int):
@@ -169,10 +185,12 @@ def check_count(name: str, count: object, most: int | None = None) -> None:
         raise TypeError(f"{given}; expected an integer. {cure}")
     if count < 1 or (most is not None and count > most):
         limit = "at least 1" if most is None else f"from 1 to {most}"
-        raise ValueError(f"{name} is {count}; expected {limit}.")
+        cure = "Raise" if count < 1 else "Lower"
+        raise ValueError(f"{name} is {count}; expected {limit}. {cure} {name}.")
 
 
 DRAW_WHOLE = ", or draw such elements of the batch whole with allow_fewer=True"
+DEAD_END = " Check whether a step of the model masks every symbol."
 
 
 def check_k(k: int, support: int | None = None, cure: str = "") -> None:
@@ -185,7 +203,7 @@ def check_k(k: int, support: int | None = None, cure: str = "") -> None:
         )
 
 
-def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
+def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1, cure: str = "") -> None:
     """Check that all probabilities sum to 1, up to the rounding of a product of ``steps`` factors."""
     if not may_validate(total):
         return
@@ -201,7 +219,7 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1) -> None:
         raise ValueError(
             f"the probabilities of an element of the batch sum to {shown}; expected 1, up to {tolerance:.0e} "
             f"in {dtype}. Normalise with torch.log_softmax(logits, -1), in the same precision, and check "
-            "the logits for NaN."
+            f"the logits for NaN.{cure}"
         )
 
 

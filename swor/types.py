@@ -25,6 +25,8 @@ from torch import Tensor
 
 from swor._checks import (
     check_finite,
+    check_log_probs,
+    check_not_nan,
     check_same,
     check_shape,
     check_tensor,
@@ -192,7 +194,9 @@ class Weights:
             loss = weights._surrogate(cost, baseline)
             if known_finite(loss):  # then all costs are finite, because 0 · inf is not
                 return loss.to(self._dtype(cost))
-        return weights._surrogate(self._used(cost), baseline).to(self._dtype(cost))
+        used = self._used(cost)
+        check_not_nan("log_p of the sample", weights.log_p)
+        return weights._surrogate(used, baseline).to(self._dtype(cost))
 
     def _surrogate(self, cost: Tensor, baseline: object) -> Tensor:
         """Return the loss in the precision of the weights, (*batch,)."""
@@ -237,7 +241,10 @@ class Weights:
                     "broadcasts to the cost (0.0 means none)."
                 )
             return self._baseline(cost)
-        number = baseline if isinstance(baseline, (int, float)) else _number(baseline, cost.dtype)
+        if isinstance(baseline, (int, float)) and not isinstance(baseline, bool):
+            number: float = baseline
+        else:
+            number = _number(baseline, cost.dtype)
         if not math.isfinite(number):
             raise ValueError(f"baseline is {number}; expected a finite number. Use 0.0 for none.")
         return torch.full_like(cost, number)
@@ -263,7 +270,7 @@ def require(sample: object, rule: str, *schemes: Scheme) -> None:
             f"{rule} was given {kind(sample)}; expected a Sample. Draw it with "
             f"{'; or '.join(scheme.samplers for scheme in schemes)}."
         )
-    check_tensor("log_p of the sample", sample.log_p)
+    check_log_probs("sample.log_p", sample.log_p)
     sample.require(rule, *schemes)
 
 

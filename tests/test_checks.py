@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy
 import pytest
 import torch
@@ -28,20 +30,29 @@ def with_entry(value, index=(0, 1)):
 class Coins:
     """Three tosses of a coin, with mistakes."""
 
-    length = 3
-
-    def __init__(self, end=None, rows=lambda beams: torch.full((beams, 2), 0.5).log()):
-        self.end, self.rows = end, rows
+    def __init__(
+        self, end=None, rows=lambda beams: torch.full((beams, 2), 0.5).log(), length=3, pair=True
+    ):
+        self.end, self.rows, self.length, self.pair = end, rows, length, pair
 
     def start(self):
         return 1
 
     def step(self, state):
-        return self.rows(state), state
+        return (self.rows(state), state) if self.pair else self.rows(state)
 
     def select(self, state, parents, symbols):
         return parents.shape[-1]
 
+
+def half_masked(beams):
+    """Log-probabilities of a coin; of two beams, the first has no symbol that may follow."""
+    rows = torch.full((beams, 2), 0.5).log()
+    return rows if beams == 1 else rows.masked_fill(torch.eye(beams, 1) > 0, -torch.inf)
+
+
+EXHAUSTED = swor.DistinctSequences(Coins())
+EXHAUSTED.draw(8)
 
 BAD = {
     "k is 0": (lambda: swor.gumbel_top_k(LOG_PROBS, 0), "k is 0; expected at least 1"),
@@ -245,9 +256,59 @@ BAD = {
         lambda: swor.unordered_set(LOG_PROBS),
         r"unordered_set was given a tensor of shape .2, 5.; expected a Sample. Draw it with gumbel",
     ),
+    "a sample of integers": (
+        lambda: swor.rloo(
+            swor.Sample(torch.zeros(2), torch.tensor([-1, -2]), scheme="with_replacement")
+        ),
+        r"sample.log_p has dtype torch.int64; expected .*Convert it, .* sample.log_p.float",
+    ),
+    "a sample without an axis": (
+        lambda: swor.rloo(
+            swor.Sample(torch.zeros(()), torch.tensor(-1.0), scheme="with_replacement")
+        ),
+        r"sample.log_p has shape ..; expected .*batch, n.",
+    ),
+    "a loss of NaN": (
+        lambda: swor.rloo(
+            swor.Sample(torch.zeros(2), torch.full((2,), torch.nan), scheme="with_replacement")
+        ).loss(torch.ones(2)),
+        "log_p of the sample contains NaN",
+    ),
+    "log_q of another shape": (
+        lambda: swor.deterministic_sum_and_sample(replace(TOP, log_q=TOP.log_q[0])),
+        r"log_q has shape .3,.; expected .2, 3.",
+    ),
+    "log_q of NaN": (
+        lambda: swor.deterministic_sum_and_sample(replace(TOP, log_q=TOP.log_q * torch.nan)),
+        "log_p or log_q of the sample contains NaN",
+    ),
+    "a seed as a generator": (
+        lambda: swor.gumbel_top_k(LOG_PROBS, 2, generator=3),
+        "generator is an int; expected a torch.Generator, or None.*manual_seed",
+    ),
+    "a seed as a generator, independent": (
+        lambda: swor.with_replacement(LOG_PROBS, 2, generator=3),
+        "generator is an int; expected a torch.Generator",
+    ),
+    "a step that returns no state": (
+        lambda: swor.stochastic_beam_search(Coins(pair=False), 2),
+        r"step returned a tensor of shape .1, 2.; expected a pair of log-probabilities and a state",
+    ),
+    "sequences of no symbols": (
+        lambda: swor.ancestral_sample(Coins(length=0), 2),
+        "the model has length 0; expected at least one symbol",
+    ),
+    "a dead end": (
+        lambda: swor.stochastic_beam_search(Coins(rows=half_masked), 2),
+        "sum to 0.25; expected 1.*Check whether a step of the model masks every symbol",
+    ),
+    "nothing left to draw": (
+        lambda: EXHAUSTED.draw(),
+        "only 0 sequences of positive probability besides the 8.*Stop drawing",
+    ),
     "a sample of lists": (
         lambda: swor.rloo(swor.Sample([0], [-1.0], scheme="with_replacement")),
-        "log_p of the sample is a list; expected a tensor",
+        "sample.log_p is a list; expected a tensor",
     ),
     "a tensor is no model": (
         lambda: swor.stochastic_beam_search(LOG_PROBS, 2),

@@ -181,9 +181,11 @@ def estimate_once(entry: Estimator, problem: Problem, k: int) -> tuple[Tensor, i
         counted += cost.shape[-1]
         return cost
 
-    generator = torch.Generator().manual_seed(0)
+    generator, state = torch.Generator().manual_seed(0), torch.get_rng_state()
     estimate = entry.make(problem.dist, generator=generator)
-    return estimate(f, problem.dist, k, generator=generator), counted
+    value = estimate(f, problem.dist, k, generator=generator)
+    assert torch.equal(torch.get_rng_state(), state)  # all randomness is that of the generator
+    return value, counted
 
 
 def check_shapes(entry: Estimator, name: str, dtype: torch.dtype) -> None:

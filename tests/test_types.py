@@ -153,6 +153,12 @@ def test_a_number_as_a_baseline_is_finite(baseline):
         weights.loss(torch.ones(2), baseline=baseline)
 
 
+def test_true_is_no_baseline():
+    weights = swor.Weights(torch.ones(2) / 2, None, torch.tensor([0.5, 0.5]).log())
+    with pytest.raises(TypeError, match="baseline is a bool; expected 'built-in', a number"):
+        weights.loss(torch.ones(2), baseline=True)
+
+
 def test_the_cost_of_an_impossible_outcome_is_not_used_whether_it_is_finite_or_not():
     log_p = torch.tensor([0.5, 0.5, 0.0]).log()
     sample = swor.Sample(torch.arange(3), log_p, scheme="with_replacement")

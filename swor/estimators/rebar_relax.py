@@ -38,11 +38,12 @@ def zero_at_first(
     """
     layers: list[nn.Module] = []
     for before, after in pairwise(widths[:-1]):
-        linear = nn.Linear(before, after)
+        # Without skip_init, the layer would draw from the global generator first.
+        linear = nn.utils.skip_init(nn.Linear, before, after)
         for weights in (linear.weight, linear.bias):
             nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
         layers += [linear, activation()]
-    last = nn.Linear(widths[-2], widths[-1])
+    last = nn.utils.skip_init(nn.Linear, widths[-2], widths[-1])
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     return nn.Sequential(*layers, last)

@@ -16,9 +16,7 @@ from swor._checks import (
     check_log_probs,
     check_normalized,
     check_not_nan,
-    check_same,
-    check_shape,
-    check_tensor,
+    check_one_per_set,
 )
 from swor.math import _integral, _orderings, _subsets
 from swor.math._blocks import in_blocks, split
@@ -253,9 +251,7 @@ def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
         log_sum = full.logsumexp(-1)
         check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
         return full, log_outside(log_sum)
-    check_tensor("log_rest", log_rest, log_p.dtype)
-    check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every sample")
-    check_same("log_rest", log_rest, "log_p", log_p)
+    check_one_per_set("log_rest", log_rest, log_p)
     return full, log_rest.to(full.dtype)
 
 

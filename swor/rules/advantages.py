@@ -13,9 +13,7 @@ from swor._checks import (
     check_finite,
     check_log_probs,
     check_not_nan,
-    check_same,
-    check_shape,
-    check_tensor,
+    check_one_per_set,
 )
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
@@ -87,9 +85,7 @@ def _sample(log_p: Tensor, log_rest: Tensor | None) -> Sample:
     if log_rest is None:
         check_distinct(log_p)
     else:
-        check_tensor("log_rest", log_rest, log_p.dtype)
-        check_shape("log_rest", log_rest, tuple(log_p.shape[:-1]), "one number for every prompt")
-        check_same("log_rest", log_rest, "log_p", log_p)
+        check_one_per_set("log_rest", log_rest, log_p)
     index = torch.arange(log_p.shape[-1], device=log_p.device).expand(log_p.shape)
     return Sample(index, log_p, log_rest, scheme=Scheme.WITHOUT_REPLACEMENT)
 

@@ -159,7 +159,8 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
 
     Args:
         sample: drawn without replacement, (*batch, k).
-        m: the number of draws of which the best one counts, from 1 to k.
+        m: the number of draws of which the best one counts, from 1 to k, or any number if the sample is the
+            whole domain.
         largest: True for the largest value, False for the smallest.
 
     Returns:
@@ -188,19 +189,18 @@ def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:
 
 def check_room(sample: Sample, draws: int, what: str, cure: str = "lower m") -> None:
     """Check that there are as many possible outcomes as draws, or that they are the whole domain."""
-    if sample.k < draws:
-        raise ValueError(
-            f"the sample has k = {sample.k} outcomes; expected at least {draws} for {what}. "
-            f"Draw a larger sample, or {cure}."
-        )
     log_p, log_rest = sample.log_p, sample.log_rest
-    if not may_inspect(log_p, log_p if log_rest is None else log_rest):
-        return
-    if log_rest is None:
-        log_rest = complete(log_p.detach(), None)[1]
-    possible = (log_p > -torch.inf).sum(-1)
-    if bool(((possible < draws) & (log_rest > -torch.inf)).any()):
+    found = f"the sample has k = {sample.k} outcomes"
+    enough = sample.k >= draws
+    if may_inspect(log_p, log_p if log_rest is None else log_rest):
+        outside = complete(log_p.detach(), None)[1] if log_rest is None else log_rest
+        possible = (log_p > -torch.inf).sum(-1)
+        few = (possible < draws) & (outside > -torch.inf)
+        if enough and bool(few.any()):
+            least = int(possible[few].min())
+            found = f"an element of the batch has only {least} outcomes of positive probability"
+        enough = not bool(few.any())
+    if not enough:
         raise ValueError(
-            f"an element of the batch has only {int(possible.min())} outcomes of positive "
-            f"probability; expected at least {draws} for {what}. Draw a larger sample, or {cure}."
+            f"{found}; expected at least {draws} for {what}. Draw a larger sample, or {cure}."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor._checks import check_not_nan
+from swor._checks import check_not_nan, check_one_per_set
 from swor.math._integral import log_excess
 from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme, Weights, require
@@ -49,9 +49,11 @@ def importance_weighted(sample: Sample) -> Weights:
             "the sample has no kappa; expected the (k+1)-th largest perturbed log-probability. "
             "Draw it with gumbel_top_k or stochastic_beam_search."
         )
-    check_not_nan("log_p of the sample", sample.log_p)
+    check_one_per_set("kappa", sample.kappa, sample.log_p)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    weight = torch.exp(_log_p_over_q(log_p, sample.kappa.to(log_p.dtype).unsqueeze(-1)))
+    log_ratio = _log_p_over_q(log_p, sample.kappa.detach().to(log_p.dtype).unsqueeze(-1))
+    check_not_nan("log_p or kappa of the sample", log_ratio)
+    weight = log_ratio.exp()
     if sample.k == 1:
         return Weights(weight, None, sample.log_p)
     return Weights(weight, _own_replaced(weight, log_p.exp()), sample.log_p)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from swor._checks import check_count
+from swor._checks import check_count, check_not_nan
 from swor.math._logspace import log_remaining, working_dtype
 from swor.math.ratios import complete, first_draw
-from swor.types import Sample, Scheme, Weights, require
+from swor.types import Sample, Scheme, Weights, check_numbers, require
 
 
 def sum_and_sample(sample: Sample, *, m: int = 1) -> Weights:
@@ -116,8 +116,11 @@ def deterministic_sum_and_sample(sample: Sample) -> Weights:
             "the sample has no log_q; expected the log of the expected number of copies of each "
             "outcome. Draw the sample with top_k_and_sample."
         )
+    check_numbers("log_q", sample.log_q, sample.log_p, "log_p")
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    return Weights(torch.exp(log_p - sample.log_q), None, sample.log_p)
+    log_ratio = log_p - sample.log_q.detach()
+    check_not_nan("log_p or log_q of the sample", log_ratio)
+    return Weights(log_ratio.exp(), None, sample.log_p)
 
 
 def _ordered(sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,6 +15,7 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
+    check_length,
     check_model,
     extend,
     fill,
@@ -56,6 +57,7 @@ def search_beams(
     """
     check_k(k)
     check_model(model)
+    check_length(model)
     state = model.start()
     beams: Beams | None = None
     dtype = torch.get_default_dtype()
@@ -70,10 +72,7 @@ def search_beams(
             break  # the last selection is not needed, and may be a large copy
         state = model.select(state, parents, beams.symbols[..., -1])
     if beams is None:
-        raise ValueError(
-            f"the model has length {model.length}; expected at least one symbol. Set its length to "
-            "the largest number of symbols of a sequence."
-        )
+        raise RuntimeError("a search had no step")  # check_length refuses such models
     found = DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
     if k <= beams.log_p.shape[-1]:
         return found, dtype

@@ -16,7 +16,6 @@ The $k$ draws together touch about $2 k \sqrt n$ numbers and no branch depends o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -27,7 +26,13 @@ from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, 
 from swor.math._logspace import log_remaining, working_dtype
 from swor.samplers._inversion import draw, invert_one
 from swor.samplers._race import exponential_like, gumbel_like, top_k_outcomes
-from swor.samplers._tables import DistinctValues, block_masses, block_members, log_mass_outside
+from swor.samplers._tables import (
+    DistinctValues,
+    block_masses,
+    block_members,
+    log_mass_outside,
+    near_root,
+)
 from swor.types import Sample, Scheme
 
 FEW_OUTCOMES = 256  # up to which a race of all outcomes is about as fast as a stream at its best
@@ -241,7 +246,7 @@ def draw_one_by_one(log_probs: Tensor, k: int, generator: torch.Generator | None
         generator: the source of randomness.
     """
     n = log_probs.shape[-1]
-    size = math.isqrt(n)
+    size = near_root(n)
     log_mass = block_masses(log_probs, size)
     value: list[Tensor] = []
     log_p: list[Tensor] = []

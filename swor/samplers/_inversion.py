@@ -13,15 +13,24 @@ probabilities are read once and only few of them are converted.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from swor.math._double import uniform_like, wide_dtype
+from swor._checks import check_generator
+from swor.math._double import wide_dtype
+from swor.samplers._tables import near_root
 
 DIRECT = 4096  # largest number of outcomes whose cumulative sum is cheaper than two levels
 SMALLEST_BLOCK = 8  # number of outcomes in a block below which two levels save nothing
+
+
+def uniform_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw uniform noise from [0, 1), of the shape of ``x``, in double precision."""
+    dtype = wide_dtype(x.device)
+    if generator is None:
+        return torch.rand_like(x, dtype=dtype)  # unlike torch.rand, it takes symbolic shapes
+    check_generator(generator)
+    return torch.rand(x.shape, generator=generator, dtype=dtype, device=x.device)
 
 
 def draw(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
@@ -30,15 +39,16 @@ def draw(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
     if p.numel() == 0:
         return torch.empty((*p.shape[:-1], k), dtype=torch.long, device=p.device)
     if n > DIRECT:
-        size = math.isqrt(n // k)
+        size = near_root(n // k)
         if size >= SMALLEST_BLOCK:
             return _draw_in_blocks(p, k, size, generator)
     elif p.device.type == "cpu":  # the same inversion in one call; elsewhere its u has 24 bits
         if p.dim() > 2:
             return draw(p.reshape(-1, n), k, generator).reshape(*p.shape[:-1], k)
+        check_generator(generator)
         rows = p.to(wide_dtype(p.device))
         return torch.multinomial(rows, k, replacement=True, generator=generator)
-    return invert(p, _fractions(p, k, generator))
+    return invert(p, fractions(p, k, generator))
 
 
 def invert(mass: Tensor, u: Tensor) -> Tensor:
@@ -55,7 +65,7 @@ def invert_one(mass: Tensor, generator: torch.Generator | None) -> Tensor:
     return below.sum(-1, keepdim=True)
 
 
-def _fractions(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
+def fractions(p: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
     """Draw u from (0, 1], (*batch, k)."""
     return 1.0 - uniform_like(p[..., :1].expand(*p.shape[:-1], k), generator)
 
@@ -67,8 +77,8 @@ def _draw_in_blocks(p: Tensor, k: int, size: int, generator: torch.Generator | N
     mass = p[..., :whole].unflatten(-1, (-1, size)).sum(-1)
     if whole < n:
         mass = torch.cat([mass, p[..., whole:].sum(-1, keepdim=True)], dim=-1)
-    block = invert(mass, _fractions(p, k, generator))
+    block = invert(mass, fractions(p, k, generator))
     member = block.unsqueeze(-1) * size + torch.arange(size, device=p.device)
     inside = p.gather(-1, member.clamp(max=n - 1).flatten(-2)).view(member.shape)
     inside = inside.masked_fill(member >= n, 0.0)
-    return block * size + invert(inside, _fractions(inside, 1, generator)).squeeze(-1)
+    return block * size + invert(inside, fractions(inside, 1, generator)).squeeze(-1)

@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.math._double import uniform_like
 from swor.math._logspace import expm1
+from swor.samplers._inversion import uniform_like
 from swor.samplers._tables import (
     block_masses,
     block_members,

@@ -45,6 +45,16 @@ def force_symbol(log_probs: Tensor, rows: Tensor, symbol: int) -> Tensor:
     return torch.where(rows.unsqueeze(-1), certain, log_probs)
 
 
+def near_root(n: int) -> int:
+    """Return a whole number near √n, by comparisons in compiled code, for which n may be symbolic."""
+    if not torch.compiler.is_compiling():
+        return math.isqrt(n)
+    root = 1
+    while 2 * root * root < n:
+        root *= 2
+    return root
+
+
 def block_masses(log_probs: Tensor, size: int) -> Tensor:
     """Return the log of the mass of every block, (*batch, blocks).
 
@@ -55,7 +65,7 @@ def block_masses(log_probs: Tensor, size: int) -> Tensor:
     rows = log_probs[..., : size * count].unflatten(-1, (size, count))
     if rows.numel() > LARGEST_TEMPORARY:
         across = max(rows.numel() // size, 1)
-        parts = rows.split(max(LARGEST_TEMPORARY // across, math.isqrt(size)), dim=-2)
+        parts = rows.split(max(LARGEST_TEMPORARY // across, near_root(size)), dim=-2)
         log_mass = torch.stack([part.logsumexp(-2) for part in parts]).logsumexp(0)
     else:
         log_mass = rows.logsumexp(-2)

@@ -137,10 +137,14 @@ class DistinctSequences(Generic[State]):
         """Check on every device that n sequences are left, because later draws depend on it."""
         if bool((log_p == -torch.inf).any()):
             left = int((log_p > -torch.inf).sum(-1).min())
+            cure = (
+                f"expected n <= {left}. Draw fewer"
+                if left
+                else "expected one or more. Stop drawing"
+            )
             raise ValueError(
                 f"n is {n}, but an element of the batch has only {left} sequences of positive "
-                f"probability besides the {self.k} that were drawn before; expected n <= {left}. Draw "
-                f"fewer{DRAW_WHOLE}."
+                f"probability besides the {self.k} that were drawn before; {cure}{DRAW_WHOLE}."
             )
 
 

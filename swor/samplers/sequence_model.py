@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from swor._checks import check_log_probs, kind, may_inspect
+from swor.math._logspace import working_dtype
 from swor.samplers._tables import DistinctValues, force_symbol
 
 State = TypeVar("State")
@@ -110,6 +111,15 @@ def check_model(model: object) -> None:
         )
 
 
+def check_length(model: SequenceModel[State]) -> None:
+    """Check that the sequences of a model have at least one symbol."""
+    if model.length < 1:
+        raise ValueError(
+            f"the model has length {model.length}; expected at least one symbol. Set its length to "
+            "the largest number of symbols of a sequence."
+        )
+
+
 def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple[Tensor, State]:
     """Return the log-probabilities of the next symbol, (*batch, beams, symbols), after checking their form.
 
@@ -118,7 +128,13 @@ def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple
         state: its state.
         beams: the number of beams of the state; a model may return a single row that is right for all.
     """
-    log_probs, state = model.step(state)
+    result: object = model.step(state)
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise TypeError(
+            f"step returned {kind(result)}; expected a pair of log-probabilities and a state. Return both, "
+            "as in 'return log_probs, state'."
+        )
+    log_probs, state = result
     check_log_probs("log_probs", log_probs)
     if log_probs.dim() < 2 or log_probs.shape[-2] not in (1, beams):
         raise ValueError(
@@ -148,7 +164,7 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     if in_one_pass is not None:
         return in_one_pass(value)
     state = model.start()
-    total = value.new_zeros((), dtype=torch.get_default_dtype())
+    total = log_probs = value.new_zeros((), dtype=torch.get_default_dtype())
     for t in range(value.shape[-1]):
         log_probs, state = model.step(state)
         log_probs = log_probs.expand(*value.shape[:-1], log_probs.shape[-1])
@@ -156,10 +172,11 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
             log_probs = repeat_end(log_probs, value[..., t - 1], model.end)
         symbols = value[..., t]
         chosen = log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
+        chosen = chosen.to(working_dtype(chosen.dtype))  # a sum in half precision loses whole units
         total = chosen if t == 0 else total + chosen
         lanes = torch.arange(symbols.shape[-1], device=symbols.device).expand_as(symbols)
         state = model.select(state, lanes if t else torch.zeros_like(lanes), symbols)
-    return total
+    return total.to(log_probs.dtype)
 
 
 def log_prob_of(model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool) -> Tensor:

@@ -7,7 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from swor._checks import DRAW_WHOLE, check_k, check_normalized, check_possible, may_validate
+from swor._checks import (
+    DEAD_END,
+    DRAW_WHOLE,
+    check_k,
+    check_normalized,
+    check_possible,
+    may_validate,
+)
+from swor.math._logspace import working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import independent, to_sample
 from swor.samplers._tables import DistinctValues
@@ -15,6 +23,7 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
+    check_length,
     check_model,
     draws_whole_sequences,
     fill,
@@ -144,12 +153,12 @@ def _to_sample(
 
     It has a gradient if gradients are enabled.
     """
-    if not (checked or allow_fewer):  # before the model scores impossible ones
-        check_possible(found.log_p, "sequences", DRAW_WHOLE)
+    if not checked:  # before the model scores impossible ones
+        check_normalized(found.total(), dtype, steps=model.length, cure=DEAD_END)
+        if not allow_fewer:
+            check_possible(found.log_p, "sequences", DRAW_WHOLE)
     log_p = log_prob_of(model, found, allow_fewer=allow_fewer)
     log_p = log_p if torch.is_grad_enabled() else log_p.to(dtype)
-    if not checked:
-        check_normalized(found.total(), dtype, steps=model.length)
     return to_sample(found.padded(found.log_p.shape[-1]) if allow_fewer else found, log_p)
 
 
@@ -162,14 +171,16 @@ def _ancestral(
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     check_model(model)
+    check_length(model)
     state = model.start()
-    parents = symbols = log_p = torch.empty(0, device="cpu")
+    parents = symbols = log_p = log_probs = torch.empty(0, device="cpu")
     history: list[Tensor] = []
     for t in range(model.length):
         log_probs, state = next_symbols(model, state, k if t else 1)
         if t == 0:
             symbols = independent(log_probs.squeeze(-2), k, generator)
-            log_p = log_probs.squeeze(-2).gather(-1, symbols)
+            chosen = log_probs.squeeze(-2).gather(-1, symbols)
+            log_p = chosen.to(working_dtype(chosen.dtype))
             parents = torch.zeros_like(symbols)
         else:
             log_probs = repeat_end(log_probs, history[-1], model.end)
@@ -180,4 +191,4 @@ def _ancestral(
         if t + 1 == model.length or all_ended(symbols.unsqueeze(-1), model.end):
             break
         state = model.select(state, parents, symbols)
-    return fill(torch.stack(history, dim=-1), model), log_p
+    return fill(torch.stack(history, dim=-1), model), log_p.to(log_probs.dtype)

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_k, check_log_probs, check_normalized
-from swor.math._double import uniform_like
 from swor.math._logspace import working_dtype
-from swor.samplers._inversion import invert
+from swor.samplers._inversion import fractions, invert
 from swor.types import Sample, Scheme
 
 
@@ -81,6 +80,6 @@ def _inverse(
     check_k(k)
     p = log_probs.detach().to(working_dtype(log_probs.dtype)).exp()
     check_normalized(p.sum(-1), log_probs.dtype)
-    u = 1.0 - uniform_like(p[..., :1].expand(*p.shape[:-1], noises), generator)
-    value = invert(p, (torch.arange(k, device=p.device) + u) / k)
+    u = (torch.arange(k, device=p.device) + fractions(p, noises, generator)) / k
+    value = invert(p, u)
     return Sample(value=value, log_p=log_probs.gather(-1, value), scheme=scheme)

@@ -97,14 +97,13 @@ def test_the_whole_domain_is_exact(n, largest):
     dist = Categorical(logits=problem.theta)
     sample = swor.gumbel_top_k(problem.log_probs, n, generator=seeded())
     f = problem.value()
-    for m in range(1, n + 1):
+    for m in range(1, n + 4):  # also of more draws than there are outcomes
         ours = swor.best_of(sample, m, largest=largest)
         target = swor.exact_best_of(lambda x: f[x], dist, m, largest=largest)
         loss = ours.loss(f[sample.value])
         assert (loss - target).abs() <= 1e-13
         assert (problem.gradient(loss) - problem.gradient(target)).abs().max() <= 1e-13
-        if 2 * m <= n:
-            assert ours.variance(f[sample.value].detach()) == 0.0
+        assert ours.variance(f[sample.value].detach()) == 0.0
 
 
 def test_the_exact_value_is_the_definition():
@@ -360,6 +359,14 @@ def test_too_few_possible_outcomes_are_refused():
         sample, log_p=sample.log_p - sample.log_p[2], log_rest=-torch.tensor(torch.inf).double()
     )
     assert swor.best_of(everything, 2).mean(f) == f[2]  # the only outcome there is
+    both = [
+        torch.stack([a, b])
+        for a, b in zip(
+            (everything.log_p, everything.log_rest), (sample.log_p, sample.log_rest), strict=True
+        )
+    ]
+    with pytest.raises(ValueError, match="k = 3 outcomes; expected at least 4"):
+        swor.best_of(swor.Sample(torch.zeros(2, 3), *both, scheme="without_replacement"), 4)
 
 
 def test_a_policy_that_gives_nothing_to_an_outcome():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from problems import log_probabilities, seeded
@@ -45,11 +47,31 @@ def test_importance_weights_with_a_baseline_follow_the_papers_equation():
     assert torch.allclose(ours, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("kappa", "message"),
+    [
+        ([-1.0, math.nan, -1.0], "log_p or kappa of the sample contains NaN"),
+        ([-1.0, math.inf, -1.0], "log_p or kappa of the sample contains NaN or .inf"),
+        (
+            [[-1.0], [-1.0], [-1.0]],
+            r"kappa has shape .3, 1.; expected .3,., one number for every el",
+        ),
+        (-1.0, r"kappa has shape ..; expected .3,."),
+    ],
+)
+def test_a_threshold_that_does_not_go_with_the_sample_is_refused(kappa, message):
+    log_p, log_rest = torch.full((3, 2), 0.25).log(), torch.full((3,), 0.5).log()
+    kappa = torch.tensor(kappa)
+    sample = swor.Sample(torch.zeros(3, 2), log_p, log_rest, kappa, scheme="without_replacement")
+    with pytest.raises(ValueError, match=message):
+        swor.importance_weighted(sample)
+
+
 @pytest.mark.parametrize("rule", [swor.importance_weighted, swor.risk])
 def test_a_log_probability_that_is_nan_is_noticed(rule):
     log_p, kappa = torch.tensor([-1.0, float("nan")]), torch.tensor(-0.5)
     sample = swor.Sample(torch.arange(2), log_p, kappa, kappa, scheme="without_replacement")
-    with pytest.raises(ValueError, match="log_p of the sample contains NaN"):
+    with pytest.raises(ValueError, match="of the sample contains NaN"):
         rule(sample)
     for log_rest in (torch.tensor(-1.0), torch.tensor(float("nan"))):
         with pytest.raises(ValueError, match="contains NaN"):

@@ -13,9 +13,11 @@ import swor
 from swor.samplers._distinct import draw_one_by_one
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])  # of a block; the last one may not be full
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("n", [5, 7])  # 7: the last block is not full
-def test_the_law_is_that_of_drawing_without_replacement(n, k):
+@pytest.mark.parametrize("n", [5, 7])
+def test_the_law_is_that_of_drawing_without_replacement(n, k, size, monkeypatch):
+    monkeypatch.setattr("swor.samplers._distinct.near_root", lambda n: size)
     log_probs = log_probabilities(n, scale=2.0)
     found = draw_one_by_one(log_probs.expand(DRAWS, n), k, seeded())
     check_order_and_sets(found.value, dict(enumerate(log_probs)), k)
@@ -62,3 +64,18 @@ def test_compiled_code_draws_one_by_one_and_stays_one_graph(monkeypatch):
     assert (value.sort(-1).values.diff(dim=-1) > 0).all()
     assert torch.equal(log_p, log_probs.gather(-1, value))
     assert torch.allclose(log_p.exp().sum(-1) + log_rest.exp(), torch.ones(64), atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiled_code_takes_any_number_of_outcomes(dynamic):
+    def estimate(log_probs, cost):
+        sample = swor.gumbel_top_k(log_probs, 3)
+        drawn = swor.with_replacement(log_probs, 2).value
+        return swor.unordered_set(sample).loss(cost.gather(-1, sample.value)), drawn
+
+    compiled = torch.compile(estimate, fullgraph=True, dynamic=dynamic, backend="eager")
+    for n in (10, 20, 3, 33, 5000, 6001):  # the number becomes symbolic when it changes
+        loss, drawn = compiled(log_probabilities(4, n), torch.ones(4, n).double())
+        assert torch.allclose(loss, torch.ones(4).double())
+        assert ((drawn >= 0) & (drawn < n)).all()
+    torch._dynamo.reset()

@@ -34,6 +34,8 @@ def variance(draws: Draws, f: Tensor, m: int) -> Tensor:
         f: (*batch, k), ascending.
         m: the number of draws.
     """
+    if f.shape[-1] == 1:  # there is room for 2m draws, so this outcome is the only one
+        return torch.zeros_like(f[..., 0])
     found = [_variance(*part, m) for part in parts(draws, f, 2 * m)]
     return torch.cat(found).reshape(f.shape[:-1])
 

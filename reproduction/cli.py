@@ -36,7 +36,6 @@ def commands() -> list[Command]:
         tsp_figures,
         tsp_paired,
         tsp_pretrained,
-        tsp_solve,
         tsp_variance,
     )
     from reproduction.vae.command import vae, vae_figures, vae_variance
@@ -44,7 +43,7 @@ def commands() -> list[Command]:
 
     return [
         *(reproduce, claims, figures, rules, bernoulli, vae, vae_variance, vae_figures),
-        *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_solve, tsp_figures, tsp_paired),
+        *(tsp, tsp_pretrained, tsp_variance, tsp_best_of_k, tsp_figures, tsp_paired),
         *(lm, lm_figures),
         *(pronunciation, pronunciation_measure, pronunciation_figures),
         *(best_of_figures, best_of_variance, control_variates, when_it_pays, rl4co),

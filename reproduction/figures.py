@@ -26,7 +26,7 @@ from reproduction.pronunciation.figures import curves_figure as fine_tuning
 from reproduction.pronunciation.figures import measured_figure as pronunciation
 from reproduction.rl4co import training_figure
 from reproduction.tsp.best_of_k_figure import best_of_k_figure
-from reproduction.tsp.figures import gap_figure, growth_figure
+from reproduction.tsp.figures import gap_figure
 from reproduction.tsp.figures import variance_figure as tsp_variance
 from reproduction.vae.figures import curves_figure as vae_curves
 from reproduction.vae.figures import variance_figure as vae_variance
@@ -87,10 +87,14 @@ PICTURES = (
         best_of_k_figure,
         tuple(f"results/tsp/best_of_k/{nodes}/best_of_k.csv" for nodes in (50, 100)),
     ),
+    Picture(
+        "results/tsp/best_of_k/our-model.png",
+        best_of_k_figure,
+        ("results/tsp/best_of_k/our-model/best_of_k.csv",),
+    ),
     Picture("results/tsp/continued-1e-4/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/continued-1e-5/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/second-start/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/solve/growth.png", growth_figure, ("growth.csv",)),
     Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),
     Picture("results/tsp/start/gap-instances.png", by_instances, ("gaps.csv",)),
     Picture("results/tsp/tsp10/gap-steps.png", by_steps, ("gaps.csv",)),
@@ -117,7 +121,6 @@ PICTURES = (
 
 IMAGES = "it shows images that a trained model makes, and models are not in the repository"
 NEED_A_MODEL = {
-    "results/tsp/solve/tours.png": "it shows tours that a trained model finds",
     "results/vae/images-2-rloo-0.png": IMAGES,
     "results/vae/images-2-unordered_set-0.png": IMAGES,
     "results/vae/images-20-rloo-0.png": IMAGES,

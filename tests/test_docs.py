@@ -100,7 +100,7 @@ def anchors(page: Path) -> list[str]:
         ),
         ("docs/index.md", "[a](../results/README.md)", "[a](results/README.md)"),
         ("results/tsp/README.md", "[a](best_of_k/20/answer.md)", "a"),
-        ("results/tsp/details.md", "![a](solve/growth.png)", "![a](solve/growth.png)"),
+        ("results/tsp/details.md", "![a](start/gap-steps.png)", "![a](start/gap-steps.png)"),
         ("results/README.md", "[the code](../swor/types.py)", "the code"),
         ("docs/faq.md", "[a](https://example.org)", "[a](https://example.org)"),
     ],

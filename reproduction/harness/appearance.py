@@ -126,13 +126,11 @@ OTHERS = [
 SERIES = {
     "rl4co_rollout": Appearance("rl4co, greedy rollout", "#e69f00", "-", "<"),
     "rl4co_pomo": Appearance("rl4co, POMO", "#d55e00", "-", "P"),
-    "greedy": Appearance("greedy", "#7f7f7f", "-", "."),
     "distinct": Appearance("without replacement", "#0072b2", "-", "o"),
     "beam_search": Appearance("beam search", "#008a64", "-", "D"),
     "sampling": Appearance("independent", "#444444", "-", "s"),
     "multistart_sampling": Appearance("independent, many starts", "#b37700", "-", "^"),
     "multistart_greedy": Appearance("greedy, many starts", "#cc5f9b", "-", "d"),
-    "optimal": Appearance("optimal", "#000000", "--", "None"),
 }
 """Series of figures that are no estimators of this library: other methods, and ways to decode."""
 

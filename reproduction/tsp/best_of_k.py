@@ -7,6 +7,7 @@ is repeated for every k.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,6 @@ from reproduction.harness.measurements import Advance, Job
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
 from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked, number_text
-from reproduction.tsp.decode import decode
 from reproduction.tsp.measurement_settings import TSPBestOfK
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.optimal import optimal_lengths
@@ -32,6 +32,7 @@ from swor.diagnostics.groups import duplicates
 
 METHODS = ("sampling", "distinct", "beam_search")
 PART = 100  # instances that are done between two files
+AT_ONCE = 4096  # tours that are searched for at the same time
 
 
 class BestOfK(NamedTuple):
@@ -101,9 +102,9 @@ def best_lengths(
     model: AttentionModel, x: Tensor, most: int, noise: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Return lengths of the best of k tours, (methods, n, sizes), and duplicates, (n, sizes)."""
-    independent = decode(model, x, most, partial(swor.ancestral_sample, generator=noise)).value
-    distinct = decode(model, x, most, partial(swor.stochastic_beam_search, generator=noise)).value
-    beams = [decode(model, x, k, swor.beam_search).value for k in sizes(most)]
+    independent = find_tours(model, x, most, partial(swor.ancestral_sample, generator=noise))
+    distinct = find_tours(model, x, most, partial(swor.stochastic_beam_search, generator=noise))
+    beams = [find_tours(model, x, k, swor.beam_search) for k in sizes(most)]
     x = x.double()  # hundredths of a percent are told apart
     by_k = [
         torch.stack([tour_length(x, v).amin(-1) for v in (independent[:, :k], distinct[:, :k], b)])
@@ -111,6 +112,14 @@ def best_lengths(
     ]
     repeats = [duplicates(independent[:, :k]) for k in sizes(most)]
     return torch.stack(by_k, -1), torch.stack(repeats, -1)
+
+
+@torch.no_grad()
+def find_tours(
+    model: AttentionModel, x: Tensor, k: int, draw: Callable[..., swor.Sample]
+) -> Tensor:
+    """Find k tours of every instance, (n, k, nodes), for a part of the instances at a time."""
+    return torch.cat([draw(model(part), k=k).value for part in x.split(max(AT_ONCE // k, 1))])
 
 
 def best_of_k_rows(

@@ -47,14 +47,14 @@ def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
 
 def _panel(ax: Axes, table: pd.DataFrame) -> None:
     gaps = gaps_of(table)
-    close = gaps["distinct"].iloc[-1] > gaps["sampling"].iloc[-1] / 2
-    for method, line in (CLOSE if close else APART).items():
+    ratio = gaps["distinct"].iloc[-1] / gaps["sampling"].iloc[-1]
+    for method, line in (APART if ratio < 1 / 4 else CLOSE).items():
         look, gap = appearance(method), gaps[method]
         size = {"linewidth": 2.4, "markersize": 5.5}
         ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
         k = min(line.k, gap.index.max())
         _write(ax, line.name, (k, gap[k]), line.beside, look.colour, 11)
-    below = 0.25 * gaps["distinct"].iloc[-1] if close else None
+    below = 0.25 * gaps["distinct"].iloc[-1] if ratio > 1 / 2 else None
     _mark_equal(ax, table, below)
 
 

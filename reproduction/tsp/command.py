@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 
 from reproduction.harness.appearance import appearance
-from reproduction.harness.errors import UserError
 from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import do, measuring
 from reproduction.harness.models import MODEL, keep_model, kept_models, kept_name
@@ -16,22 +15,20 @@ from reproduction.harness.task import seeded
 from reproduction.harness.training import run
 from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_table
 from reproduction.tsp.best_of_k_figure import best_of_k_figure
-from reproduction.tsp.decode import growth_rows, search, summary_table, tour_rows
-from reproduction.tsp.figures import gap_figure, growth_figure, tours_figure, variance_figure
+from reproduction.tsp.figures import gap_figure, variance_figure
 from reproduction.tsp.final_gaps import final_gaps
 from reproduction.tsp.measurement_settings import (
     TSPBestOfK,
     TSPFigures,
     TSPPaired,
     TSPPretrained,
-    TSPSolve,
     TSPVariance,
 )
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.paired import paired_rows, paired_table
 from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
-from reproduction.tsp.problem import random_instances, read_instances, validation_instances
+from reproduction.tsp.problem import random_instances, validation_instances
 from reproduction.tsp.ranking import (
     ranking,
     ranking_table,
@@ -115,30 +112,6 @@ def tsp_best_of_k(settings: TSPBestOfK) -> Path:
         folder.write_figure("best_of_k.png", best_of_k_figure(table))
     print(best_of_k_table(table), answer(table), sep="\n")
     print(f"The table and the figure are in {folder.path}")
-    return folder.path
-
-
-def tsp_solve(settings: TSPSolve) -> Path:
-    """Write tours.csv, growth.csv, summary.md and drawings to a folder, and return it."""
-    if settings.out is not None:
-        require_new(settings.out)
-    model, instances = load_attention_model(settings.model), read_instances(settings.instances)
-    try:
-        found = search(model, instances, settings.k, settings.seed)
-    except ValueError as error:  # such as more tours than there are
-        raise UserError(str(error)) from error
-    optimal = optimal_lengths(instances, progress=True) if settings.optimal else None
-    folder = open_folder(settings, "tsp-solve", out=settings.out)
-    folder.write_csv("tours.csv", tour_rows(found, optimal))
-    growth = growth_rows(model, instances, found, optimal)
-    folder.write_csv("growth.csv", growth)
-    folder.write_figure("growth.png", growth_figure(pd.DataFrame(growth)))
-    best = {method: tours.best() for method, tours in found.items()}
-    folder.write_figure("tours.png", tours_figure(instances, best))
-    summary = summary_table(found, optimal)
-    folder.write_text("summary.md", summary)
-    print(summary)
-    print(f"The tours are in {folder.path}")
     return folder.path
 
 

@@ -1,20 +1,15 @@
-"""Figures of the travelling salesman: gaps of runs (Figure 3), variances during training, and tours."""
+"""Figures of the travelling salesman: gaps of runs (Figure 3), and variances during training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
-from torch import Tensor
 
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.drawing import (
     FEWEST,
-    HIGHEST,
     SEEDS,
     draw_errors,
     draw_runs,
@@ -25,7 +20,6 @@ from reproduction.harness.drawing import (
 )
 from reproduction.tsp.variance_tables import USUAL
 
-SHOWN = 4  # instances that are drawn
 RELEASED = "the authors' policy"
 RATIOS = {
     "gain": f"variance of {USUAL} ÷ variance of the estimator",
@@ -113,49 +107,3 @@ def _policy_panel(ax: Axes, policies: pd.DataFrame, most: int) -> None:
     other.plot(policies["step"], policies["log_p"], "s", color=red)
     other.set_ylabel("mean log p of a tour", color=red)
     other.spines["top"].set_visible(False)
-
-
-def growth_figure(growth: pd.DataFrame) -> Figure:
-    """Plot the mean length of the best of k tours against k, from ``growth.csv``."""
-    figure, axes = panels(5.0, 3.6)
-    ax, ks = axes[0, 0], sorted(growth["k"].unique())
-    for method, width in nested(in_order(growth["method"])):
-        rows, look = growth[growth["method"] == method], appearance(method)
-        style = look.line_style | look.point_style | {"markersize": 4.0 + width}
-        style |= {"linewidth": width, "zorder": HIGHEST - width}
-        ax.plot(rows["k"], rows["length"], label=look.label, **style)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(ks, [str(k) for k in ks])
-    ax.set(xlabel="number of tours k", ylabel="mean length of the best of k tours")
-    ax.legend(frameon=False)
-    return figure
-
-
-def tours_figure(instances: Tensor, best: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
-    """Draw the best tours of the instances on which the methods differ most, a column for each method."""
-    shown = most_different(torch.stack([length for _, length in best.values()]))
-    figure, axes = panels(2.4 * len(best), 2.5 * len(shown) + 0.4, len(shown), len(best))
-    figure.suptitle("Best tour and its length, where the methods differ most", fontsize=11)
-    for column, (method, (tours, length)) in zip(axes.T, best.items(), strict=True):
-        look = appearance(method)
-        for row, (ax, i) in enumerate(zip(column, shown, strict=True)):
-            x, y = instances[i, tours[i].tolist() + tours[i, :1].tolist()].T
-            ax.plot(x, y, "-", color=look.colour, linewidth=1.5)
-            ax.plot(x, y, "o", color="black", markersize=3)
-            title = f"{look.label}\n" if row == 0 else ""
-            ax.set_title(f"{title}{float(length[i]):.3f}", fontsize=9)
-            ax.set_aspect("equal")
-            ax.set_axis_off()
-    return figure
-
-
-def most_different(lengths: Tensor) -> list[int]:
-    """Return the instances of (methods, instances) with the most different lengths, then the largest spread.
-
-    >>> most_different(torch.tensor([[3.0, 4.0, 5.0], [3.0, 4.1, 5.9], [3.0, 4.2, 5.9]]))
-    [1, 2, 0]
-    """
-    steps = lengths.sort(0).values.diff(dim=0)
-    count, spread = (steps > 1e-4).sum(0).tolist(), steps.sum(0).tolist()
-    order = sorted(range(lengths.shape[1]), key=lambda i: (-count[i], -spread[i]))
-    return order[:SHOWN]

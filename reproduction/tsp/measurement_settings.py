@@ -1,4 +1,4 @@
-"""The settings of the commands that measure, compare and apply trained models of tours."""
+"""The settings of the commands that measure and compare trained models of tours."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class TSPVariance(ResumableSettings):
 class TSPPretrained:
     """Read one of the Attention Models that Kool et al. (2019) released, and write it like a run of tsp.
 
-    The folder has the model as model.safetensors, for tsp --start-from, tsp-solve and tsp-best-of-k, and
-    as the kept model of step 250 000, for tsp-variance. The greedy gap on the validation instances is in
+    The folder has the model as model.safetensors, for tsp --start-from and tsp-best-of-k, and as the
+    kept model of step 250 000, for tsp-variance. The greedy gap on the validation instances is in
     validation.csv.
 
     Attributes:
@@ -108,30 +108,6 @@ class TSPBestOfK(ResumableSettings):
         check_at_least(self, 2, "nodes", "instances")
         check_positive(self, "k")
         check_distinct("unordered_set", self.k, self.nodes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TSPSolve:
-    """Find tours by greedy decoding, samples without replacement and beam search, and draw them.
-
-    Attributes:
-        model: the model.safetensors of a run of python -m reproduction tsp.
-        instances: .npz with an array 'instances' (n, nodes, 2).
-        k: number of tours of which the shortest is taken.
-        seed: seed of the samples.
-        optimal: also find the lengths of the shortest tours, exactly.
-        out: folder to write to; by default a new one in runs/.
-    """
-
-    model: tyro.conf.Positional[Path]
-    instances: tyro.conf.Positional[Path]
-    k: int = 16
-    seed: int = 0
-    optimal: bool = False
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "k")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,10 @@
-"""Instances of the travelling salesman problem, random or from files, and the length of tours."""
+"""Instances of the travelling salesman problem, and the length of tours."""
 
 from __future__ import annotations
-
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from reproduction.harness.errors import UserError
 
 
 def tour_length(instances: Tensor, tours: Tensor) -> Tensor:
@@ -60,21 +55,3 @@ def check_instances(instances: Tensor) -> None:
             f"instance {wrong} has a coordinate that is NaN or infinite; expected numbers. "
             "Correct or remove it."
         )
-
-
-def read_instances(path: Path) -> Tensor:
-    """Read instances, (n, nodes, 2), from a file ``*.npz`` with an array ``instances``."""
-    if not path.is_file():
-        raise UserError(f"there is no file {path}; expected one with instances.")
-    try:
-        with np.load(BytesIO(path.read_bytes())) as arrays:
-            instances = torch.from_numpy(np.asarray(arrays["instances"]).astype(np.float32))
-        check_instances(instances)
-        if len(instances) == 0:
-            raise ValueError("there are 0 instances in the array")
-    except Exception as error:  # a damaged file can raise almost anything
-        raise UserError(
-            f"{path} holds no instances ({error}); expected .npz with an array 'instances' of shape "
-            "(n, nodes, 2). Write it with numpy.savez(path, instances=...)."
-        ) from error
-    return instances

@@ -171,7 +171,7 @@ def test_own_options_come_before_shared_ones(capsys: pytest.CaptureFixture[str])
 def test_numbers_that_no_machine_has_room_for_are_refused_by_every_command() -> None:
     path, tried = Path("x"), set()
     for kind in (*map(settings_of, cli.commands()), ModelSettings):
-        given = {"run": path, "runs": (path,), "model": path, "instances": path}
+        given = {"run": path, "runs": (path,), "model": path}
         needed = {f.name: given[f.name] for f in fields(kind) if is_required(f)}
         for name, hint in get_type_hints(kind).items():
             if hint in (int, int | None) and name != "seed":

@@ -1,4 +1,4 @@
-"""The command ``tsp``, ``tsp-solve`` and ``tsp-figures`` on models and instances of a few nodes."""
+"""The commands ``tsp`` and ``tsp-figures`` on models of a few nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from run_results import logged, same_weights
@@ -15,10 +14,9 @@ from run_results import logged, same_weights
 from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
-from reproduction.harness.models import content_sha256, keep_model
+from reproduction.harness.models import content_sha256
 from reproduction.tsp.command import tsp
-from reproduction.tsp.model import AttentionModel, load_attention_model
-from reproduction.tsp.problem import tour_length
+from reproduction.tsp.model import load_attention_model
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import ModelSettings, TSPSettings
 from reproduction.tsp.task import TOUR_ESTIMATORS, TourTask
@@ -125,68 +123,6 @@ def test_folders_that_are_in_the_way_or_no_run(
     (tmp_path / "settings.json").write_text('{"settings": {"dims": 2}}')
     assert main(["tsp", "--resume", str(tmp_path)]) == 1
     assert "does not hold the settings" in capsys.readouterr().err
-
-
-@pytest.fixture
-def solved(tmp_path: Path) -> tuple[Path, Path]:
-    torch.manual_seed(0)
-    keep_model(tmp_path / "model.safetensors", AttentionModel(SMALL), SMALL)
-    np.savez(tmp_path / "x.npz", instances=np.random.RandomState(0).rand(6, 5, 2))
-    return tmp_path / "model.safetensors", tmp_path / "x.npz"
-
-
-def test_solve_writes_tours_and_draws_them(
-    solved: tuple[Path, Path], tmp_path: Path, capsys
-) -> None:
-    model, instances = map(str, solved)
-    out = tmp_path / "out"
-    assert main(["tsp-solve", model, instances, "--k", "6", "--optimal", "--out", str(out)]) == 0
-    summary = (out / "summary.md").read_text()
-    assert summary in capsys.readouterr().out
-    with (out / "tours.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 4 * 6
-    x = torch.from_numpy(np.load(instances)["instances"])
-    for row in rows:
-        tour = torch.tensor([int(node) for node in row["tour"].split()])
-        length = float(tour_length(x[[int(row["instance"])]], tour[None, None]))
-        assert length == pytest.approx(float(row["length"]), abs=1e-5)
-        assert length > float(row["optimal"]) - 1e-5
-    for method, name, k in (("greedy", "greedy", 1), ("sampling", "independent", 6)):
-        mine = [row for row in rows if row["method"] == method]
-        length = sum(float(row["length"]) for row in mine) / 6
-        gap = 100 / 6 * sum(float(row["length"]) / float(row["optimal"]) - 1 for row in mine)
-        assert f"| {name} | {k} | {length:.4f} | {gap:.2f} |\n" in summary
-    with (out / "growth.csv").open() as file:
-        growth = list(csv.DictReader(file))
-    assert sorted({int(row["k"]) for row in growth}) == [1, 2, 4, 6]
-    optimal = [float(row["length"]) for row in growth if row["method"] == "optimal"]
-    assert optimal == pytest.approx([sum(float(row["optimal"]) for row in rows) / len(rows)] * 4)
-    for method in ("distinct", "sampling"):
-        found = [float(row["length"]) for row in growth if row["method"] == method]
-        assert found == sorted(found, reverse=True)
-    assert all((out / name).stat().st_size > 1000 for name in ("growth.png", "tours.png"))
-
-
-def test_solve_is_the_same_again(solved: tuple[Path, Path], tmp_path: Path) -> None:
-    model, instances = map(str, solved)
-    for name in "ab":
-        assert main(["tsp-solve", model, instances, "--k", "3", "--out", str(tmp_path / name)]) == 0
-    assert (tmp_path / "a/tours.csv").read_text() == (tmp_path / "b/tours.csv").read_text()
-
-
-def test_solve_says_what_is_wrong(solved: tuple[Path, Path], tmp_path: Path, capsys) -> None:
-    model, instances = map(str, solved)
-    out = ["--out", str(tmp_path / "out")]
-    for arguments, message in [
-        ([instances, instances], "expected a model that training kept"),
-        ([model, model], "holds no instances"),
-        ([model, instances, "--k", "121"], "k <= 120"),
-        ([model, instances, "--k", "0"], "at least 1"),
-    ]:
-        assert main(["tsp-solve", *arguments, *out]) == 1
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_figures_of_runs(tmp_path: Path, capsys) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-import torch
 
 from reproduction.harness.drawing import SEEDS
-from reproduction.tsp.figures import gap_figure, tours_figure
+from reproduction.tsp.figures import gap_figure
 from reproduction.tsp.ranking import ranking, ranking_table
 
 
@@ -114,12 +113,3 @@ def test_lines_that_coincide_have_different_widths() -> None:
     below, above = ax.lines
     assert below.get_linewidth() > above.get_linewidth()
     assert below.get_zorder() < above.get_zorder()
-
-
-def test_tours_are_shown_where_they_differ() -> None:
-    instances = torch.rand(6, 4, 2, generator=torch.Generator().manual_seed(0))
-    tours = torch.arange(4).expand(6, 4)
-    lengths = torch.full((6,), 2.0), torch.tensor([2.0, 2.0, 2.5, 2.0, 2.0, 2.1])
-    best = {"greedy": (tours, lengths[1]), "distinct": (tours, lengths[0])}
-    titles = [ax.get_title().split("\n")[-1] for ax in tours_figure(instances, best).axes]
-    assert titles[:4] == ["2.500", "2.000", "2.100", "2.000"]

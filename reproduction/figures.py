@@ -25,8 +25,7 @@ from reproduction.pages import outdated_pages
 from reproduction.pronunciation.figures import curves_figure as fine_tuning
 from reproduction.pronunciation.figures import measured_figure as pronunciation
 from reproduction.rl4co import training_figure
-from reproduction.tsp.best_of_k_figure import best_of_k_figure
-from reproduction.tsp.figures import gap_figure
+from reproduction.tsp.figures import best_of_k_figure, gap_figure
 from reproduction.tsp.figures import variance_figure as tsp_variance
 from reproduction.vae.figures import curves_figure as vae_curves
 from reproduction.vae.figures import variance_figure as vae_variance

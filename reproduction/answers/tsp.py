@@ -15,9 +15,8 @@ from reproduction.harness.statistics import OURS, behind, minus_ours
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
 from reproduction.tsp.figures import RELEASED as RELEASED
-from reproduction.tsp.final_gaps import read_final_gaps
 from reproduction.tsp.measurement_settings import TSPVariance
-from reproduction.tsp.paired import paired_table
+from reproduction.tsp.paired import paired_table, read_final_gaps
 from reproduction.tsp.ranking import in_last_quarter, ranking, ranking_table, runs_of
 from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables

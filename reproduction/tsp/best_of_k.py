@@ -7,11 +7,12 @@ is repeated for every k.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -23,13 +24,13 @@ from reproduction.harness.folder import RunFolder, replacing
 from reproduction.harness.measurements import Advance, Job
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
-from reproduction.tsp.best_of_k_figure import SHORTEST, equal_number, marked, number_text
 from reproduction.tsp.measurement_settings import TSPBestOfK
 from reproduction.tsp.model import AttentionModel
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.problem import tour_length
 from swor.diagnostics.groups import duplicates
 
+SHORTEST = {"optimal": "the shortest tour", "best found": "the best tour found"}
 METHODS = ("sampling", "distinct", "beam_search")
 PART = 100  # instances that are done between two files
 AT_ONCE = 4096  # tours that are searched for at the same time
@@ -176,3 +177,45 @@ def answer(rows: pd.DataFrame) -> str:
         f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "
         f"(mean of {first['instances']} instances and its standard error), and {worth}.\n"
     )
+
+
+def gaps_of(table: pd.DataFrame) -> dict[str, pd.Series[float]]:
+    """Return the gap by k of every method."""
+    return {str(name): part.set_index("k")["gap"] for name, part in table.groupby("method")}
+
+
+def marked(table: pd.DataFrame) -> int:
+    """Return the largest number of distinct tours that is worth a number of independent ones of the table."""
+    gaps = gaps_of(table)
+    worth = {k: equal_number(gap, gaps["sampling"]) for k, gap in gaps["distinct"].items()}
+    return max((int(k) for k, many in worth.items() if np.isfinite(many)), default=1)
+
+
+def number_text(many: float, ks: Iterable[int]) -> str:
+    """Return the numbers of independent tours of the curve between which a number is.
+
+    >>> (
+    ...     number_text(97.0, (32, 64, 128)),
+    ...     number_text(64.0, (32, 64)),
+    ...     number_text(float("inf"), (32, 64)),
+    ... )
+    ('64 to 128', '64', 'more than 64')
+    """
+    below, above = ([k for k in ks if k <= many], [k for k in ks if k >= many])
+    if not above:
+        return f"more than {max(below)}"
+    ends = dict.fromkeys((max(below, default=min(above)), min(above)))
+    return " to ".join(map(str, ends))
+
+
+def equal_number(gap: float, independent: pd.Series[float]) -> float:
+    """Return the k with a gap by the curve of independent tours, linear in log k; infinity beyond its end.
+
+    >>> equal_number(0.3, pd.Series({1: 0.5, 4: 0.1})), equal_number(0.05, pd.Series({1: 0.5}))
+    (2.0, inf)
+    """
+    gaps = np.minimum.accumulate(independent.to_numpy())
+    if gap < gaps[-1]:
+        return float("inf")
+    ks = np.log2(independent.index.to_numpy())
+    return float(2.0 ** np.interp(-gap, -gaps, ks))

@@ -14,9 +14,7 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
 from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_table
-from reproduction.tsp.best_of_k_figure import best_of_k_figure
-from reproduction.tsp.figures import gap_figure, variance_figure
-from reproduction.tsp.final_gaps import final_gaps
+from reproduction.tsp.figures import best_of_k_figure, gap_figure, variance_figure
 from reproduction.tsp.measurement_settings import (
     TSPBestOfK,
     TSPFigures,
@@ -26,7 +24,7 @@ from reproduction.tsp.measurement_settings import (
 )
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
-from reproduction.tsp.paired import paired_rows, paired_table
+from reproduction.tsp.paired import final_gaps, paired_rows, paired_table
 from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
 from reproduction.tsp.problem import random_instances, validation_instances
 from reproduction.tsp.ranking import (
@@ -37,10 +35,9 @@ from reproduction.tsp.ranking import (
     sampled_table,
 )
 from reproduction.tsp.rollout import greedy_lengths
-from reproduction.tsp.settings import TSPSettings, check_distinct
-from reproduction.tsp.start import with_start
+from reproduction.tsp.settings import TSPSettings, check_distinct, with_start
 from reproduction.tsp.task import TourTask, gap_of
-from reproduction.tsp.variance import REFERENCE, TABLE, Measuring, Subject, model_to_measure
+from reproduction.tsp.variance import REFERENCE, Measuring, Subject, model_to_measure
 from reproduction.tsp.variance_tables import variance_tables
 
 
@@ -87,9 +84,6 @@ def tsp_variance(settings: TSPVariance) -> Path:
     with measuring(settings, "tsp-variance", f"{settings.run.name}-variance") as folder:
         subject = Subject(model_to_measure(trained.model), models, instances)
         tables = Measuring(settings, subject, folder).run()
-        folder.write_csv(
-            TABLE, tables[0].to_dict("records")
-        )  # of a folder of an earlier version too
         folder.write_text("variance.md", variance_tables(settings, *tables))
         trained_with = appearance(trained.estimator).label
         figure = variance_figure(*tables, trained_with=trained_with)

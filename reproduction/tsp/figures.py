@@ -1,6 +1,8 @@
-"""Figures of the travelling salesman: gaps of runs (Figure 3), and variances during training."""
+"""Figures of the travelling salesman: gaps of runs (Figure 3), variances in training, best of k."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,9 +20,11 @@ from reproduction.harness.drawing import (
     nested,
     panels,
 )
+from reproduction.tsp.best_of_k import SHORTEST, equal_number, gaps_of, marked, number_text
 from reproduction.tsp.variance_tables import USUAL
 
 RELEASED = "the authors' policy"
+NAMES = {"sampling": "independent tours", "distinct": "distinct tours"}
 RATIOS = {
     "gain": f"variance of {USUAL} ÷ variance of the estimator",
     "relative_squared_bias": f"squared bias ÷ variance of {USUAL}",
@@ -107,3 +111,60 @@ def _policy_panel(ax: Axes, policies: pd.DataFrame, most: int) -> None:
     other.plot(policies["step"], policies["log_p"], "s", color=red)
     other.set_ylabel("mean log p of a tour", color=red)
     other.spines["top"].set_visible(False)
+
+
+def best_of_k_figure(*tables: pd.DataFrame) -> Figure:
+    """Plot the gap of the best of k tours against k, from ``best_of_k.csv``, in a panel for each table."""
+    figure, axes = panels(6.4 if len(tables) == 1 else 4.4 * len(tables), 3.8, columns=len(tables))
+    for ax, table in zip(axes[0], tables, strict=True):
+        _best_of_k_panel(ax, table)
+        (nodes,), ks = table["nodes"].unique(), sorted(table["k"].unique())
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ks, [str(k) for k in ks])
+        ax.set(ylim=(0.0, None), xlabel="k, tours drawn for each instance")
+        ax.set_title(f"trained policy, travelling salesman, {nodes} nodes", fontsize=10)
+        (reference,) = table["reference"].unique()
+        ax.set_ylabel(f"best of k tours: % longer than {SHORTEST[reference]}", fontsize=9)
+    return figure
+
+
+def _best_of_k_panel(ax: Axes, table: pd.DataFrame) -> None:
+    gaps = gaps_of(table)
+    ratio = gaps["distinct"].iloc[-1] / gaps["sampling"].iloc[-1]
+    # The name of the lower line is above its end, or below the line where there is no room between the two.
+    lower = (128, (-1, 8)) if ratio < 1 / 4 else (8, (-4, -16))
+    for method, (at, beside) in {"sampling": (16, (4, 7)), "distinct": lower}.items():
+        look, gap = appearance(method), gaps[method]
+        size = {"linewidth": 2.4, "markersize": 5.5}
+        ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
+        k = min(at, gap.index.max())
+        _write(ax, NAMES[method], (k, gap[k]), beside, look.colour, 11)
+    below = 0.25 * gaps["distinct"].iloc[-1] if ratio > 1 / 2 else None
+    _mark_equal(ax, table, below)
+
+
+def _write(
+    ax: Axes, text: str, at: tuple[float, float], beside: tuple[int, int], colour: str, font: int
+) -> None:
+    side = "right" if beside[0] < 0 else "left"
+    style: dict[str, Any] = {"textcoords": "offset points", "color": colour, "fontsize": font}
+    ax.annotate(text, at, beside, ha=side, **style)
+
+
+def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
+    """Draw a line from distinct tours to the independent ones that are as good, if they are more.
+
+    The text, at a height below both curves or below the line, says so, or has the share of duplicates.
+    """
+    gaps, few, most = gaps_of(table), marked(table), int(table["k"].max())
+    gap = gaps["distinct"][few]
+    many = equal_number(gap, gaps["sampling"])
+    rows = table[table["method"] == "sampling"].set_index("k")
+    text = f"{rows['duplicates'][most]:.0f} % of {most} independent tours\nare duplicates"
+    if many > few:
+        ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
+        text = (
+            f"{few} distinct tours are as good\nas {number_text(many, rows.index)} independent ones"
+        )
+    at, beside = (gap, (-1, -27)) if below is None else (below, (-1, 0))
+    _write(ax, text, (most, at), beside, "#222222", 9)

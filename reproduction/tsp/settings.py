@@ -11,6 +11,7 @@ import tyro
 
 from reproduction.harness.best_of import check_best_of
 from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.models import content_sha256, kept_settings
 from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
 TOURS = 512  # in a batch of the paper, however many of them are of the same instance
@@ -170,3 +171,22 @@ class TSPSettings(TrainingSettings):
             validate_every=self.epoch_steps,
             validate_best_of=self.validate_best_of or self.best_of,
         )
+
+
+def with_start(settings: TSPSettings) -> TSPSettings:
+    """Fill in the SHA-256 of the model that training starts from; it must not change afterwards."""
+    path = settings.start_from
+    if path is None:
+        return settings
+    if kept_settings(path, ModelSettings) != settings.model:
+        raise UserError(
+            f"{path} is a model of other sizes, {kept_settings(path, ModelSettings)}; expected "
+            f"{settings.model}. Give --width, --heads, --layers and --hidden of that model."
+        )
+    found = content_sha256(path)
+    if settings.start_sha256 not in (None, found):
+        raise UserError(
+            f"{path} has changed since the run was started: the SHA-256 of its weights is {found}; expected "
+            f"{settings.start_sha256}. Restore the file, or start another run."
+        )
+    return replace(settings, start_sha256=found)

@@ -13,9 +13,9 @@ import swor
 from reproduction.cli import main
 from reproduction.harness.models import keep_model
 from reproduction.tsp import best_of_k
-from reproduction.tsp.best_of_k import METHODS, best_lengths, sizes
-from reproduction.tsp.best_of_k_figure import best_of_k_figure, equal_number, marked
+from reproduction.tsp.best_of_k import METHODS, best_lengths, equal_number, marked, sizes
 from reproduction.tsp.command import tsp_best_of_k
+from reproduction.tsp.figures import best_of_k_figure
 from reproduction.tsp.measurement_settings import TSPBestOfK
 from reproduction.tsp.model import AttentionModel, load_attention_model
 from reproduction.tsp.problem import tour_length, validation_instances

@@ -25,6 +25,8 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/vae/20-control-training/control.md": vae.control_training,
     "results/lm/answer.md": lm.answer,
     "results/lm/tasks.md": lm.tasks,
+    "results/lm/steps.md": lm.steps,
+    "results/lm/sparse/steps.md": lm.steps,
     "results/lm/confidence.md": lm.confidence,
     "results/lm/sparse/confidence.md": lm.confidence,
     "results/best_of/answer.md": best_of.answer,

@@ -11,6 +11,7 @@ import pandas as pd
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.statistics import LEVEL, OURS, interval
 from reproduction.harness.tables import committed_table, markdown
+from reproduction.lm.figures import Reached, middle, steps_table
 
 USUAL = "rloo"
 EARLY, LATE = 100, 50  # the first and the last steps of training that are averaged
@@ -45,9 +46,7 @@ class Task:
         """Format the steps that the unordered set estimator saves, with the interval over the seeds."""
         saved = (self.steps(USUAL) - self.steps(OURS)).tolist()
         low, high = interval(saved)
-        return (
-            f"{fmean(saved):.1f} steps earlier ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
-        )
+        return f"{fmean(saved):.1f} fewer steps ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
 
     def late(self, name: str, metric: str) -> float:
         """Return the mean of a metric over the last steps of training."""
@@ -80,10 +79,10 @@ def answer(folder: Path) -> str:
     return (
         f"Within {dense.last} steps, {dense.solved(OURS)} runs with four distinct completions of each prompt "
         f"solve {share(dense.target)} of the prompts, and {dense.solved(USUAL)} runs with four independent "
-        f"ones; the former get there {dense.saved()} in the mean over seeds. From a confident start with a "
-        f"sparse reward, {sparse.solved(OURS)} runs with distinct completions and "
-        f"{sparse.solved(USUAL)} with independent ones reach the target of "
-        f"{share(sparse.target)}; the former get there {sparse.saved()}.\n"
+        f"ones; the former need {dense.saved()} in the mean over seeds, where a run that misses the target "
+        f"counts as {dense.last} steps. From a confident start with a sparse reward, {sparse.solved(OURS)} "
+        f"runs with distinct completions and {sparse.solved(USUAL)} with independent ones reach the target "
+        f"of {share(sparse.target)}; the former need {sparse.saved()}, counted in the same way.\n"
     )
 
 
@@ -95,12 +94,21 @@ def tasks(folder: Path) -> str:
         for name in (OURS, USUAL):
             steps = task.steps(name)
             cells = [f"{share(task.target)}, {task.measure}", task.solved(name)]
-            cells += [f"{steps.median():.0f}", f"{steps.mean():.1f}"]
+            bound = "≥ " if task.runs(name)["steps"].isna().any() else ""
+            cells += [middle(steps.tolist(), task.last), f"{bound}{steps.mean():.1f}"]
             cells += [f"{task.late(name, metric):.2f}" for metric in ("duplicates", "no_signal")]
             lines.append([title, appearance(name).label, *cells])
     late = f"last {LATE} steps"
     header = ["reward", "estimator", "target", "runs that reach it", "median step", "mean step"]
     return markdown([*header, f"duplicates, {late}", f"groups without signal, {late}"], lines)
+
+
+def steps(folder: Path) -> str:
+    """Return the steps until the target by estimator and seed, as the command lm-figures prints them."""
+    task = Task(folder)
+    rows = task.reached.astype(object).where(task.reached.notna(), None)
+    reached = [Reached(*row) for row in rows[list(Reached._fields)].itertuples(index=False)]
+    return steps_table(reached, task.target, task.measure)
 
 
 def confidence(folder: Path) -> str:

@@ -92,8 +92,8 @@ def read_reached(run: Path, target: float, metric: str = "solved") -> Reached:
 def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
     """Return a table of the steps by estimator, and the differences of estimators with the same seeds.
 
-    A run that does not get there in the steps that all runs have counts with these steps, so that the
-    mean is a lower bound, and the median is right as long as more than half of the runs get there.
+    A run that does not get there in the steps that all runs have counts with these steps. The mean is then
+    a lower bound, without an interval, and so is a median of this number.
     """
     most = min(r.last for r in reached)
     rows = pd.DataFrame(reached, columns=Reached._fields).set_index(["seed", "estimator"])
@@ -102,12 +102,13 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
     for name in names:
         runs = steps[name].dropna()
         late, values = int((runs > most).sum()), runs.clip(upper=most).tolist()
-        by_seed = ", ".join(f"{value:g}" for value in values)
-        cells = [f"{median(values):g}", mean_and_interval(values, 1), by_seed]
+        by_seed = ", ".join(f"{value:g}" if value <= most else f"> {most}" for value in runs)
+        mean = f"≥ {fmean(values):.1f}" if late else mean_and_interval(values, 1)
+        cells = [middle(values, most), mean, by_seed]
         lines.append([appearance(name).label, len(runs), late, *cells])
     solved, late_runs = f"steps until {target:.0%} are solved, {measure}", f"not in {most} steps"
-    mean = f"mean ({LEVEL:.0%} interval)"
-    table = markdown([solved, "runs", f"of them, {late_runs}", "median", mean, "by seed"], lines)
+    header = [solved, "runs", f"of them, {late_runs}", "median", f"mean ({LEVEL:.0%} interval)"]
+    table = markdown([*header, "by seed"], lines)
     counted = steps.clip(upper=most)
     for first, second in combinations(names, 2):
         differences = (counted[first] - counted[second]).dropna().tolist()
@@ -115,6 +116,15 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
             pair = f"{appearance(first).label} minus {appearance(second).label}"
             table += f"\n{pair}, by seed: {mean_and_interval(differences, 1)} steps.\n"
     return table
+
+
+def middle(steps: Sequence[float], most: int) -> str:
+    """Format the median of steps until a target, which is a lower bound if half of the runs miss it.
+
+    >>> middle([300, 350, 400], 400), middle([300, 400, 400], 400)
+    ('350', '> 400')
+    """
+    return f"{median(steps):g}" if median(steps) < most else f"> {most}"
 
 
 def summary_table(runs: Sequence[Path]) -> str:

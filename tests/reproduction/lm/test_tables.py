@@ -43,10 +43,14 @@ def test_the_table_has_medians_intervals_and_differences() -> None:
     first, second = ([cell.strip() for cell in line.split("|")[2:-1]] for line in table[2:4])
     assert first == ["3", "0", "20", f"30.0 ({low:.1f} to {high:.1f})", "10, 20, 60"]
     assert second[:3] == ["4", "2", "65"]
-    assert second[3].startswith("60.0 (")
-    assert second[4] == "20, 40, 90, 90"
+    assert second[3:] == ["≥ 60.0", "20, 40, > 90, > 90"]
     low, high = interval([-10.0, -20.0, -30.0])
     assert table[-1].endswith(f"by seed: -20.0 ({low:.1f} to {high:.1f}) steps.")
+
+
+def test_a_median_that_half_of_the_runs_miss_is_a_bound() -> None:
+    reached = [Reached("rloo", s, steps, 90) for s, steps in enumerate((20, None, None))]
+    assert "| > 90 | ≥ 66.7 | 20, > 90, > 90 |" in steps_table(reached, 0.95, "greedy")
 
 
 def test_one_run_has_no_interval() -> None:

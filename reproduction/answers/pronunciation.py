@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reproduction.harness.statistics import LEVEL
+from reproduction.harness.statistics import LEVEL, with_error
 from reproduction.harness.tables import committed_table, mean_and_interval
 from reproduction.pronunciation.tables import (
     COMPARED,
@@ -53,7 +53,7 @@ def answer(folder: Path) -> str:
     return (
         f"Of {K} independent pronunciations of a word, {groups['duplicates']:.0f} % are duplicates and "
         f"{groups['no_signal_independent']:.0f} % of the words give no signal, and the gradient of RLOO has "
-        f"{gain['gain']:.2f} ± {gain['gain_error']:.1g} times the variance of that of the unordered set "
+        f"{with_error(*gain[['gain', 'gain_error']])} times the variance of that of the unordered set "
         f"estimator. After {steps} steps of fine-tuning with {K} samples of each word, a draw for a held-out "
         f"word is right with a probability of {means[OURS]:.2f} % with the unordered set estimator and of "
         f"{means[COMPARED]:.2f} % with RLOO, a difference of "

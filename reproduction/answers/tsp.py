@@ -11,9 +11,10 @@ import pandas as pd
 from reproduction.claims.criteria.tours import paired_gaps
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import OURS, behind, minus_ours
+from reproduction.harness.statistics import OURS, behind, minus_ours, over_seeds
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
+from reproduction.tsp.best_of_k import best_of_k_table
 from reproduction.tsp.figures import RELEASED as RELEASED
 from reproduction.tsp.measurement_settings import TSPVariance
 from reproduction.tsp.paired import paired_table, read_final_gaps
@@ -22,6 +23,7 @@ from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
 USUAL, BIASED = "rloo", "risk"
+MEAN = "mean of these"  # of the validations of a run
 CONTINUED = ("1e-4", "1e-5")  # learning rates of the runs that continue from the authors' policy
 PARTS = {
     "start": "20 nodes, from a trained model",
@@ -29,6 +31,14 @@ PARTS = {
     "tsp10": "10 nodes, from the beginning",
 }
 """Folders of runs of all estimators, and their titles."""
+TRAINED = {
+    "start": "our first model",
+    "second-start": "our second model",
+    "continued-1e-4": f"{RELEASED}, learning rate 1e-4",
+    "continued-1e-5": f"{RELEASED}, learning rate 1e-5",
+}
+"""Folders of runs that continue from a trained model, and what they start from."""
+FOLLOWED = (USUAL, "reinforce_rollout", "normalized_importance_weighted", BIASED)
 
 
 def measured(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -52,12 +62,21 @@ def title(folder: Path, step: int) -> str:
 
 def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
-    growth = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv"))
     return (
-        f"{growth.strip()} After training that continues from {RELEASED}, the gap of greedy tours with RLOO "
+        f"{worth(folder / 'best_of_k' / '20').strip()} After training that continues from {RELEASED}, the gap of greedy tours with RLOO "
         f"minus that with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % "
         "intervals).\n"
     )
+
+
+def best_of_k(folder: Path) -> str:
+    """Return the gaps of the best of k tours, as the command tsp-best-of-k prints them."""
+    return best_of_k_table(committed_table(folder / "best_of_k.csv"))
+
+
+def worth(folder: Path) -> str:
+    """Return how many independent tours a few distinct ones are worth, as that command prints it."""
+    return best_of_k_answer(committed_table(folder / "best_of_k.csv"))
 
 
 def _continued(folder: Path) -> str:
@@ -82,16 +101,35 @@ def paired(folder: Path) -> str:
 
 def checkpoints(folder: Path) -> str:
     """Return the differences from the unordered set estimator at every validation, and in their mean."""
-    gaps = committed_table(folder / "gaps.csv").rename(columns={"gap": "value"})
-    gaps = gaps[gaps["steps"] > 0]
-    runs = {f"step {step}": part for step, part in gaps.groupby("steps")}
-    runs["mean of these"] = gaps.groupby(["estimator", "seed"], as_index=False)["value"].mean()
+    runs, _ = _validated(folder)
     lines = [
         [appearance(name).label, *(_apart(values, name, 4) for values in runs.values())]
-        for name in in_order(gaps["estimator"])
+        for name in in_order(runs[MEAN]["estimator"])
         if name != OURS
     ]
     return markdown([f"gap minus that of {appearance(OURS).label}", *runs], lines)
+
+
+def since_start(folder: Path) -> str:
+    """Return the differences from the model that all runs start from, at every validation, over the seeds."""
+    runs, start = _validated(folder)
+    lines = []
+    for name in in_order(runs[MEAN]["estimator"]):
+        gained = (v[v["estimator"] == name]["value"] - start for v in runs.values())
+        cells = [
+            f"{over_seeds(list(g)).text(4)}; {(g > 0).sum()} of {len(g)} above" for g in gained
+        ]
+        lines.append([appearance(name).label, *cells])
+    return markdown(["gap minus that of the start", *runs], lines)
+
+
+def _validated(folder: Path) -> tuple[dict[str, pd.DataFrame], float]:
+    """Return the gaps of the runs at every validation and in their mean, and the gap of the start."""
+    gaps = committed_table(folder / "gaps.csv").rename(columns={"gap": "value"})
+    trained = gaps[gaps["steps"] > 0]
+    runs = {f"step {step}": part for step, part in trained.groupby("steps")}
+    runs[MEAN] = trained.groupby(["estimator", "seed"], as_index=False)["value"].mean()
+    return runs, float(gaps[gaps["steps"] == 0]["value"].mean())
 
 
 def variances(folder: Path) -> str:
@@ -134,6 +172,22 @@ def differences(folder: Path) -> str:
 
 def _apart(runs: pd.DataFrame, name: str, digits: int = 2) -> str:
     return f"{minus_ours(runs, name, digits)}; behind in {behind(runs, name)}"
+
+
+def pairs(folder: Path) -> str:
+    """Return in how many pairs of runs with the same start and seed others are behind."""
+    lines = []
+    for part, where in TRAINED.items():
+        if part.startswith("continued"):
+            models = committed_table(folder / part / "paired.csv")
+            runs, by = models.assign(value=models["gap"]), "final models"
+        else:
+            runs, by = runs_of(ranking(committed_table(folder / part / "gaps.csv"))), "last quarter"
+        measured = set(runs["estimator"])
+        cells = [behind(runs, name) if name in measured else "–" for name in FOLLOWED]
+        lines.append([where, by, *cells])
+    header = [f"{appearance(name).label} behind" for name in FOLLOWED]
+    return markdown(["start", "compared by", *header], lines)
 
 
 def instances(folder: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.answers import tsp
+from reproduction.harness.statistics import with_error
 from reproduction.harness.tables import markdown
 
 FIRST = 100  # steps, before which no tours repeat
@@ -23,6 +24,6 @@ def training(folder: Path) -> str:
     for row in rows.sort_values("step").itertuples():
         number = f"{row.step:,.0f}".replace(",", " ")
         whose = f", {tsp.RELEASED}" if tsp.title(tours, row.step) == tsp.RELEASED else ""
-        gain = f"{row.gain:.2f} ± {row.gain_error:.2f}"
+        gain = with_error(row.gain, row.gain_error)
         lines.append([f"{number}{whose}", f"{100 * repeated[row.step]:.1f} %", gain])
     return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)

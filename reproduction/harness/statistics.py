@@ -120,6 +120,23 @@ def between_measurements(first: tuple[float, float], second: tuple[float, float]
     return Interval(difference, difference - half, difference + half)
 
 
+def with_error(value: float, error: float) -> str:
+    """Format a measured value with its standard error, which gets two digits.
+
+    >>> (
+    ...     with_error(10.371, 0.1467),
+    ...     with_error(0.4867, 0.031),
+    ...     with_error(535.2, 2.81),
+    ...     with_error(1, 0),
+    ... )
+    ('10.37 ± 0.15', '0.487 ± 0.031', '535.2 ± 2.8', '1 ± 0')
+    """
+    if not error > 0.0:  # also where it is NaN
+        return f"{value:.3g} ± {error:g}"
+    digits = max(1 - math.floor(math.log10(error)), 0)
+    return f"{value:.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+
+
 def over_seeds(apart: Sequence[float]) -> Interval:
     """Return the mean of the differences of runs with the same seed, and its interval."""
     return Interval(fmean(apart), *interval(apart))

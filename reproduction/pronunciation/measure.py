@@ -65,6 +65,7 @@ class PassRow(NamedTuple):
     words: int
     evaluations: int
     exact: float
+    words_error: float
     mean: float
     mean_error: float
     spread: float
@@ -160,10 +161,11 @@ class Measuring:
         chance = right_probability(self.model, chosen).double()
         for m, pairs in found.items():
             means, errors = torch.tensor(pairs, dtype=torch.float64).T
-            spread, exact = float(means.std()), float((1 - (1 - chance) ** m).mean())
-            about = (name, k, m, len(chance), len(means), exact)
-            numbers = (float(means.mean()), spread / len(means) ** 0.5, spread)
-            self.passes.append(PassRow(*about, *numbers, float(errors.square().mean().sqrt())))
+            spread, exact = float(means.std()), 1 - (1 - chance) ** m
+            about = (name, k, m, len(chance), len(means), float(exact.mean()))
+            numbers = (float(exact.std()) / len(exact) ** 0.5, float(means.mean()))
+            errors_of = (spread / len(means) ** 0.5, spread, float(errors.square().mean().sqrt()))
+            self.passes.append(PassRow(*about, *numbers, *errors_of))
         self.folder.write_csv("pass.csv", [row._asdict() for row in self.passes])
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import LEVEL
+from reproduction.harness.statistics import LEVEL, with_error
 from reproduction.harness.tables import markdown, mean_and_interval
 from reproduction.pronunciation.settings import PronunciationSettings
 
@@ -54,10 +54,10 @@ def samples_table(groups: pd.DataFrame, variance: pd.DataFrame) -> str:
     lines = []
     for k, row in by_k.iterrows():
         names = ("duplicates", "no_signal_independent", "no_signal_distinct")
-        shares = [f"{row[name]:.1f} ± {row[f'{name}_error']:.1g}" for name in names]
+        shares = [with_error(row[name], row[f"{name}_error"]) for name in names]
         ratio = "–"
         if k in gain.index:
-            ratio = f"{gain['gain'][k]:.2f} ± {gain['gain_error'][k]:.1g}"
+            ratio = with_error(gain["gain"][k], gain["gain_error"][k])
         lines.append([k, *shares, ratio])
     header = ["samples k", "duplicates among independent (%)", "no signal, independent (%)"]
     header += ["no signal, distinct (%)", "variance of RLOO ÷ unordered set"]
@@ -70,14 +70,16 @@ def pass_table(passes: pd.DataFrame) -> str:
     lines = []
     for m in sorted(passes["m"].unique()):
         one, other = by_m.loc[(m, "rloo")], by_m.loc[(m, "unordered_set")]
-        means = [f"{100 * r['mean']:.2f} ± {100 * r['mean_error']:.1g}" for r in (one, other)]
+        means = [with_error(100 * r["mean"], 100 * r["mean_error"]) for r in (one, other)]
         spreads = [f"{100 * r['spread']:.3f}" for r in (one, other)]
         reported = f"{100 * other['reported']:.3f}" if other["reported"] > 0 else "–"
         ratio = f"{(one['spread'] / other['spread']) ** 2:.1f}"
-        lines.append([m, f"{100 * one['exact']:.2f}", *means, *spreads, reported, ratio])
+        words = f"{100 * one['words_error']:.2f}"
+        lines.append([m, f"{100 * one['exact']:.2f}", *means, *spreads, reported, ratio, words])
     header = ["m", "exact pass@m (%)", "independent (Chen et al.)", "distinct"]
     header += ["standard error, independent", "standard error, distinct"]
-    return markdown([*header, "reported by distinct", "variance, independent ÷ distinct"], lines)
+    header += ["reported by distinct", "variance, independent ÷ distinct"]
+    return markdown([*header, "standard error of the choice of words"], lines)
 
 
 def read_points(run: Path) -> pd.DataFrame:
@@ -103,20 +105,25 @@ def at_the_end(points: pd.DataFrame) -> tuple[int, pd.DataFrame]:
 def training_table(points: pd.DataFrame) -> str:
     """Return, for each method, the metrics of the last validation that all runs have, in percent.
 
-    Below each mean over seeds is the mean difference to RLOO of runs with the same seed, with its interval.
+    Below each mean over seeds are the mean differences to the network before, and to RLOO with the same
+    seeds, with their intervals.
     """
     last, end = at_the_end(points)
-    start = points[points["step"] == 0].groupby("seed").first().mean(numeric_only=True)
+    start = 100 * points[points["step"] == 0].groupby("seed").first()[list(METRICS)].mean()
     names = [name for name in METHODS if name in end.index.levels[0]]
-    lines: list[list[object]] = [["before", "", *(f"{100 * start[m]:.2f}" for m in METRICS)]]
+    lines: list[list[object]] = [["before", "", *(f"{start[m]:.2f}" for m in METRICS)]]
     for name in names:
-        mine = 100 * end.loc[name]
-        means = [f"{mine[m].mean():.2f}" for m in METRICS]
-        lines.append([METHODS[name], len(mine), *means])
+        mine = 100 * end.loc[name][list(METRICS)]
+        lines.append([METHODS[name], len(mine), *(f"{mine[m].mean():.2f}" for m in METRICS)])
+        lines.append(["minus before", *_differences(mine - start)])
         if name != COMPARED and COMPARED in names:
-            apart = (mine - 100 * end.loc[COMPARED]).dropna()
-            cells = [mean_and_interval(apart[m].tolist(), 2) for m in METRICS]
-            lines.append([f"minus {METHODS[COMPARED]}", len(apart), *cells])
+            apart = (mine - 100 * end.loc[COMPARED][list(METRICS)]).dropna()
+            lines.append([f"minus {METHODS[COMPARED]}", *_differences(apart)])
     titles = [f"{title} (%)" for title in METRICS.values()]
     table = markdown([f"after {last} steps", "seeds", *titles], lines)
     return table + f"\nDifferences are means over seeds, with {LEVEL:.0%} intervals.\n"
+
+
+def _differences(apart: pd.DataFrame) -> list[object]:
+    """Format the number of seeds, and the mean of each metric over them with its interval."""
+    return [len(apart), *(mean_and_interval(apart[m].tolist(), 2) for m in METRICS)]

@@ -22,6 +22,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import readable
 from reproduction.harness.folder import RunFolder, replacing
 from reproduction.harness.measurements import Advance, Job
+from reproduction.harness.statistics import with_error
 from reproduction.harness.tables import markdown
 from reproduction.harness.task import seeded
 from reproduction.tsp.measurement_settings import TSPBestOfK
@@ -154,7 +155,7 @@ def best_of_k_rows(
 def best_of_k_table(rows: pd.DataFrame) -> str:
     """Return a table in Markdown: a line for each k, the gap of every method with its standard error."""
     rows = rows.assign(
-        cell=[f"{a:.3f} ± {b:.1g}" for a, b in zip(rows["gap"], rows["gap_error"], strict=True)]
+        cell=[with_error(*pair) for pair in zip(rows["gap"], rows["gap_error"], strict=True)]
     )
     cells = rows.pivot(index="k", columns="method", values="cell")
     repeats = rows[rows["method"] == "sampling"].set_index("k")["duplicates"]
@@ -172,10 +173,11 @@ def answer(rows: pd.DataFrame) -> str:
     worth = f"it takes {number_text(many, independent.index)} independent tours to be as good"
     if many <= few:
         worth = f"the best of {few} independent tours is not longer"
+    count = f"{first['instances']:,}".replace(",", " ")
     return (
         f"With {first['nodes']} nodes, the best of {few} distinct tours is "
-        f"{found['gap']:.3f} ± {found['gap_error']:.1g} % longer than {SHORTEST[first['reference']]} "
-        f"(mean of {first['instances']} instances and its standard error), and {worth}.\n"
+        f"{with_error(found['gap'], found['gap_error'])} % longer than {SHORTEST[first['reference']]} "
+        f"(mean of {count} instances and its standard error), and {worth}.\n"
     )
 
 

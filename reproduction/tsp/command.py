@@ -11,6 +11,7 @@ from reproduction.harness.folder import open_folder, require_new
 from reproduction.harness.measurements import do, measuring
 from reproduction.harness.models import MODEL, keep_model, kept_models, kept_name
 from reproduction.harness.settings import read_settings
+from reproduction.harness.statistics import with_error
 from reproduction.harness.task import seeded
 from reproduction.harness.training import run
 from reproduction.tsp.best_of_k import Parts, answer, best_of_k_rows, best_of_k_table
@@ -62,8 +63,8 @@ def tsp_pretrained(settings: TSPPretrained) -> Path:
         about_it = {"nodes": settings.nodes, "instances": settings.validation_size, "sha256": found}
         gap = greedy_gap(model, settings.validation_size, settings.nodes)
         folder.write_csv("validation.csv", [about_it | gap])
-        error = gap["gap_standard_error"]
-        print(f"Greedy tours are {gap['gap']:.3f} ± {error:.1g} % longer than optimal ones.")
+        measured = with_error(gap["gap"], gap["gap_standard_error"])
+        print(f"Greedy tours are {measured} % longer than optimal ones.")
     print(f"The model is in {folder.path}")
     return folder.path
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reproduction.harness.appearance import appearance
+from reproduction.harness.statistics import with_error
 from reproduction.harness.tables import markdown
 from reproduction.tsp.measurement_settings import TSPVariance
 
@@ -17,14 +18,14 @@ GAIN = f"Variance of {USUAL} ÷ variance of the estimator"
 MISSING = "–"  # an estimator that was not measured on a model
 NOT_RANDOM = "∞"  # an estimator without variance
 POLICY = {
-    "log_p": ("mean log p of a tour", "{:.3f} ± {:.1g}"),
-    "duplicates": ("duplicates", "{:.1%} ± {:.1g}"),
-    "length": ("mean length", "{:.3f}"),
-    "greedy_length": ("mean length, greedy", "{:.3f}"),
-    "variance": (f"variance of {USUAL}", "{:.3g} ± {:.1g}"),
-    "squared_gradient": ("squared norm of the gradient", "{:.3g} ± {:.1g}"),
+    "log_p": "mean log p of a tour",
+    "duplicates": "duplicates (%)",
+    "length": "mean length",
+    "greedy_length": "mean length, greedy",
+    "variance": f"variance of {USUAL}",
+    "squared_gradient": "squared norm of the gradient",
 }
-"""Columns of ``policies.csv`` and the variance of RLOO: how they are named and formatted."""
+"""Columns of ``policies.csv`` and the variance of RLOO: how they are named."""
 
 
 def with_ratios(measured: pd.DataFrame) -> pd.DataFrame:
@@ -81,13 +82,16 @@ def _ratios(settings: TSPVariance, measured: pd.DataFrame, column: str) -> list[
 
 
 def _cell(ratio: float, error: float) -> str:
-    return NOT_RANDOM if math.isinf(ratio) else f"{ratio:.3g} ± {error:.1g}"
+    return NOT_RANDOM if math.isinf(ratio) else with_error(ratio, error)
 
 
 def _policies(policies: pd.DataFrame) -> list[list[str]]:
-    rows = policies.assign(duplicates_error=100.0 * policies["duplicates_error"])
+    shares = ["duplicates", "duplicates_error"]
+    rows = policies.assign(**(100.0 * policies[shares]))
     lines = []
-    for column, (name, form) in POLICY.items():
-        errors = rows.get(f"{column}_error", rows[column])  # unused where the form has one place
-        lines.append([name, *map(form.format, rows[column], errors)])
+    for column, name in POLICY.items():
+        cells = [f"{value:.3f}" for value in rows[column]]
+        if f"{column}_error" in rows:
+            cells = list(map(with_error, rows[column], rows[f"{column}_error"]))
+        lines.append([name, *cells])
     return lines

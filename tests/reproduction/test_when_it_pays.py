@@ -14,6 +14,7 @@ from torch import Tensor
 import swor
 from reproduction import when_it_pays
 from reproduction.cli import main
+from reproduction.harness.statistics import with_error
 from reproduction.pronunciation.tables import gains
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +88,7 @@ def test_the_pages_have_the_numbers_of_pronunciation() -> None:
     found = gains(pd.read_csv(ROOT / "results" / "pronunciation" / "variance.csv")).sort_index()
     page = (ROOT / "docs" / "when_it_pays.md").read_text(encoding="utf-8")
     for k, row in found.iterrows():
-        ratio = f"{row['gain']:.2f} ± {row['gain_error']:.2f}"
+        ratio = with_error(row["gain"], row["gain_error"])
         assert f"| {k} | {row['duplicates']:.0f} % | {ratio} |" in page
     assert f"worth at most {16 * found['gain'][16]:.0f} independent" in page
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

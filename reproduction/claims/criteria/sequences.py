@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 
 from reproduction.claims.decisions import Decision, above_zero
-from reproduction.harness.statistics import OURS, between_measurements, between_runs, over_seeds
+from reproduction.harness.statistics import (
+    OURS,
+    between_measurements,
+    between_runs,
+    over_seeds,
+    with_error,
+)
 from reproduction.pronunciation.tables import at_the_end, gains
 
 
@@ -33,7 +39,7 @@ def less_variance_for_every_k(variance: pd.DataFrame, k: int) -> tuple[str, Deci
     pairs = zip(found["gain"], found["gain_error"], strict=True)
     decision = above_zero([between_measurements(pair, (1.0, 0.0)) for pair in pairs])
     gain, error, duplicates = found.loc[k, ["gain", "gain_error", "duplicates"]]
-    number = f"variance of RLOO ÷ ours: {gain:.2f} ± {error:.2f}, at {duplicates:.0f}% duplicates"
+    number = f"variance of RLOO ÷ ours: {with_error(gain, error)}, at {duplicates:.0f}% duplicates"
     return number, decision
 
 

@@ -16,6 +16,7 @@ from reproduction.harness.statistics import (
     between_runs,
     by_seed,
     over_seeds,
+    with_error,
 )
 from reproduction.tsp.ranking import ranking, runs_of
 from reproduction.tsp.settings import SINGLE
@@ -83,7 +84,7 @@ def less_variance(variances: pd.DataFrame, policies: pd.DataFrame) -> tuple[str,
     last = variances[variances["step"] == variances["step"].max()].set_index("estimator").loc[OURS]
     gain, error = float(last["gain"]), float(last["gain_error"])
     duplicates = float(policies.set_index("step").loc[variances["step"].max(), "duplicates"])
-    number = f"variance of RLOO ÷ ours: {gain:.2f} ± {error:.2f}, at {duplicates:.0%} duplicates"
+    number = f"variance of RLOO ÷ ours: {with_error(gain, error)}, at {duplicates:.0%} duplicates"
     return number, above_zero([between_measurements((gain, error), (1.0, 0.0))])
 
 

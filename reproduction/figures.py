@@ -27,6 +27,7 @@ from reproduction.pronunciation.figures import measured_figure as pronunciation
 from reproduction.rl4co import training_figure
 from reproduction.tsp.figures import best_of_k_figure, gap_figure
 from reproduction.tsp.figures import variance_figure as tsp_variance
+from reproduction.vae.figures import both_domains_figure
 from reproduction.vae.figures import curves_figure as vae_curves
 from reproduction.vae.figures import variance_figure as vae_variance
 from reproduction.when_it_pays import gain_figure
@@ -111,6 +112,11 @@ PICTURES = (
         ),
     ),
     Picture("results/vae/curves.png", means_of_3, ("curves.csv",)),
+    Picture(
+        "results/vae/both-domains.png",
+        partial(both_domains_figure, smoothing=3),
+        ("curves.csv", "results/vae/2-mean-image/curves.csv"),
+    ),
     Picture("results/vae/2-mean-image/curves.png", means_of_3, ("curves.csv",)),
     Picture("results/vae/20-200-epochs/curves.png", means_of_5, ("curves.csv",)),
     Picture("results/vae/20-k-8-and-binarized/curves.png", means_of_3, ("curves.csv",)),

@@ -34,6 +34,7 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/rl4co/answer.md": rl4co.answer,
     "results/rl4co/training.md": rl4co.training,
     "results/rl4co/best_of_k.md": rl4co.best_of_k,
+    "results/rl4co/best_of_few.md": rl4co.best_of_few,
     "results/rl4co/saved.md": rl4co.saved,
     "results/when_it_pays/training.md": when_it_pays.training,
     "results/tsp/answer.md": tsp.answer,

@@ -62,10 +62,10 @@ def title(folder: Path, step: int) -> str:
 
 def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
+    few = worth(folder / "best_of_k" / "20").strip()
     return (
-        f"{worth(folder / 'best_of_k' / '20').strip()} After training that continues from {RELEASED}, the gap of greedy tours with RLOO "
-        f"minus that with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % "
-        "intervals).\n"
+        f"{few} After training that continues from {RELEASED}, the gap of greedy tours with RLOO minus that "
+        f"with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % intervals).\n"
     )
 
 

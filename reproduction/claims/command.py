@@ -46,6 +46,7 @@ COMMITTED = {
     "best-of-tsp": "best_of/tsp/table.csv",
     "best-of-lm": "best_of/lm/table.csv",
     "rl4co": "rl4co/training.csv",
+    "rl4co-best-of-k": "rl4co/best_of_k.csv",
     "pronunciation-variance": "pronunciation/variance.csv",
     "pronunciation-pass": "pronunciation/pass.csv",
     "pronunciation-training": "pronunciation/training/curves.csv",

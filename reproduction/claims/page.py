@@ -13,7 +13,8 @@ from reproduction.claims.claim import Finding
 HEADER = ["source", "claim", "measured", "verdict", "criterion"]
 STYLES = {"agrees": "green", "differs": "red"}
 CONVENTION = (
-    "A positive difference is in favour of the claim. Where the claim is that two are equal, it is in favour "
+    "“It” is the unordered set estimator with its built-in baseline, unless the row names another one. A "
+    "positive difference is in favour of the claim. Where the claim is that two are equal, it is in favour "
     "of the unordered set estimator. Brackets are 95 % intervals."
 )
 

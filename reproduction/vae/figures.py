@@ -57,6 +57,12 @@ def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
     return figure
 
 
+def both_domains_figure(large: pd.DataFrame, small: pd.DataFrame, smoothing: int) -> Figure:
+    """Plot the large domain of one comparison beside the small domain of another."""
+    parts = [points[points["dims"] == dims] for points, dims in ((small, 2), (large, 20))]
+    return curves_figure(pd.concat(parts, ignore_index=True), smoothing)
+
+
 def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
     """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values.
 

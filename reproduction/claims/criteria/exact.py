@@ -45,7 +45,7 @@ def follows_exact(trajectory: pd.DataFrame) -> tuple[str, Decision]:
     loss = trajectory.pivot(index="step", columns="estimator", values="loss_mean")
     exact = loss["exact"]
     apart = loss.sub(exact, axis=0).abs().max() / (exact.max() - exact.min())
-    number = f"at most {apart[OURS]:.0%} of the decrease apart; RLOO {apart['rloo']:.0%}"
+    number = f"at most {apart[OURS]:.0%} of the decrease apart"
     return number, exactly(bool(apart[OURS] <= CLOSE))
 
 

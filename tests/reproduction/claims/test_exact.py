@@ -54,7 +54,7 @@ def test_the_exact_trajectory_is_followed(apart: float, decision: str) -> None:
         for name, shift in (("exact", 0.0), ("unordered_set", 2 * apart), ("rloo", 1.0))
         for step in range(3)
     ]
-    number = f"at most {abs(apart):.0%} of the decrease apart; RLOO 50%"
+    number = f"at most {abs(apart):.0%} of the decrease apart"
     assert follows_exact(pd.DataFrame(rows)) == (number, decision)
 
 

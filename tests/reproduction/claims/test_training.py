@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -9,6 +11,8 @@ pytest.importorskip("scipy")
 
 from reproduction.claims.criteria import sequences, tours, vae
 from reproduction.vae.published import PAPER, paper_k
+
+ROOT = Path(__file__).parents[3]
 
 
 def variances(
@@ -79,7 +83,7 @@ def test_an_estimator_must_be_behind_in_one_domain_at_equal_epochs() -> None:
     tables = curves(2, small), curves(20, large)
     number, decision = vae.outperforms_in_one(*tables)
     assert decision == "agrees"
-    assert "the closest of 2: +5.00" in number
+    assert number.startswith("+5.00 (") and number.endswith(" nats: ARSM")
     assert vae.outperforms_in_one(curves(2, large), tables[1])[1] == "differs"
 
 
@@ -212,7 +216,35 @@ def test_every_problem_must_be_ahead() -> None:
     ]
     table = pd.DataFrame(rows)
     assert tours.ahead_of(table, "rl4co_pomo", ("tsp",))[1] == "agrees"
-    assert tours.ahead_of(table, "rl4co_pomo", ("tsp", "cvrp"))[1] == "differs"
+    number, decision = tours.ahead_of(table, "rl4co_pomo", ("tsp", "cvrp"))
+    assert decision == "differs" and number.endswith("% of the cost: CVRP")
+
+
+@pytest.mark.parametrize(("starts", "decision"), [(4.2, "agrees"), (3.8, "differs")])
+def test_the_best_of_k_is_that_of_each_methods_own_way_to_decode(
+    starts: float, decision: str
+) -> None:
+    ways = {"unordered_set": "distinct", "rl4co_pomo": "multistart_greedy"}
+    cost = {("unordered_set", "distinct"): 4.0, ("rl4co_pomo", "multistart_greedy"): starts}
+    rows = [
+        {"problem": "tsp", "method": method, "decoding": way, "seed": seed, "k": k}
+        | {"cost": cost.get((method, way), 9.0 if method == "unordered_set" else 1.0) + 0.01 * seed}
+        for method in ways
+        for way in ways.values()
+        for seed in range(3)
+        for k in (8, 16)
+    ]
+    table = pd.DataFrame(rows)
+    table.loc[table["k"] == 16, "cost"] = 4.0  # is not compared
+    number, found = tours.better_best_of_k(table, "rl4co_pomo", ways, 8, ("tsp",))
+    assert found == decision and number.endswith("% of the cost: TSP")
+
+
+def test_the_greedy_rollout_is_ahead_by_the_noise_of_the_batch_mean() -> None:
+    gaps = pd.read_csv(ROOT / "results" / "tsp" / "tsp20" / "gaps.csv")
+    assert tours.shorter_tours(gaps, "reinforce_rollout")[1] == "agrees"
+    without = gaps[gaps["estimator"] != "reinforce_batch_mean"]
+    assert tours.shorter_tours(without, "reinforce_rollout")[1] == "undecided"
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_tables_and_figures_of_made_up_numbers() -> None:
     )  # fmt: skip
     curve = pd.DataFrame({"k": [4, 4], "duplicates": [0.2, 0.4], "gain_50": [1.2, 1.5]})
     assert len(measured_figure(groups, variance, passes, curve).axes) == 3
-    assert samples_table(groups, variance).endswith("| 2.00 ± 0.3 |\n")
+    assert samples_table(groups, variance).endswith("| 2.00 ± 0.28 |\n")
     more = pd.concat([groups, groups.assign(k=8)]), pd.concat([variance, variance[:1].assign(k=8)])
     assert samples_table(*more).endswith("| – |\n")  # one of the two was not measured yet
     assert list(gains(more[1]).index) == [4]
@@ -279,4 +279,5 @@ def test_tables_and_figures_of_made_up_numbers() -> None:
     assert (
         "| RLOO | 2 | 60.05 |" in table and "| minus RLOO | 2 | 10.00 (10.00 to 10.00) |" in table
     )
+    assert "| minus before | 2 | 10.00 (9.36 to 10.64) |" in table
     assert len(curves_figure(points).axes) == 6  # the last has the legend

@@ -19,10 +19,6 @@ class UserError(Exception):
     """Says what was given, what was expected and what to do; shown without a traceback."""
 
 
-class UnknownChoice(UserError):
-    """A word on the command line that is none of those that an option takes."""
-
-
 @contextmanager
 def readable(file: Path | str, expected: str, *damage: type[Exception]) -> Iterator[None]:
     """Turn the errors that a damaged file raises into one that names it."""

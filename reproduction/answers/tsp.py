@@ -14,14 +14,15 @@ from reproduction.harness.settings import read_settings
 from reproduction.harness.statistics import OURS, behind, minus_ours
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
-from reproduction.tsp.figures import RELEASED as RELEASED
+from reproduction.tsp.figures import RELEASED
 from reproduction.tsp.measurement_settings import TSPVariance
 from reproduction.tsp.paired import paired_table, read_final_gaps
-from reproduction.tsp.ranking import in_last_quarter, ranking, ranking_table, runs_of
+from reproduction.tsp.ranking import in_last_quarter, ranking, runs_of
 from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
 USUAL, BIASED = "rloo", "risk"
+REPEATED = 100  # steps, before which no tours repeat
 CONTINUED = ("1e-4", "1e-5")  # learning rates of the runs that continue from the authors' policy
 PARTS = {
     "start": "20 nodes, from a trained model",
@@ -67,11 +68,6 @@ def _continued(folder: Path) -> str:
         models = committed_table(folder / f"continued-{rate}" / "paired.csv")
         parts.append(f"{paired_gaps(models, USUAL).text(3)} points at the learning rate {rate}")
     return " and ".join(parts)
-
-
-def ranked(folder: Path) -> str:
-    """Return the ranking of the estimators, as the command tsp-figures prints it."""
-    return ranking_table(ranking(committed_table(folder / "gaps.csv")))
 
 
 def paired(folder: Path) -> str:
@@ -192,3 +188,21 @@ def _behind(gaps: pd.DataFrame, name: str) -> str:
     mine, ours = (trained[trained["estimator"] == e]["gap"] for e in (name, OURS))
     apart = (mine - ours).dropna()
     return f"{(apart > 0).sum()} of {len(apart)}"
+
+
+def when_it_pays(folder: Path) -> str:
+    """Return the table of the page "When does it pay?": the gain against the training steps.
+
+    The last row is the policy that the authors trained, if it was measured.
+    """
+    tours = folder.parent / "tsp"
+    rows, policies = measured(tours)
+    rows = rows[(rows["estimator"] == "unordered_set") & (rows["step"] >= REPEATED)]
+    repeated = policies.set_index("step")["duplicates"]
+    lines = []
+    for row in rows.sort_values("step").itertuples():
+        number = f"{row.step:,.0f}".replace(",", " ")
+        whose = f", {RELEASED}" if title(tours, row.step) == RELEASED else ""
+        gain = f"{row.gain:.2f} ± {row.gain_error:.2f}"
+        lines.append([f"{number}{whose}", f"{100 * repeated[row.step]:.1f} %", gain])
+    return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)

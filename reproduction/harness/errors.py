@@ -60,6 +60,15 @@ def check_seed(seed: int) -> None:
         raise UserError(f"seed is {seed}; expected an integer of 64 bits. Give a smaller one.")
 
 
+def check_heads(width: int, heads: int) -> None:
+    """Refuse a width that the heads of an attention cannot share."""
+    if width % heads:
+        raise UserError(
+            f"width is {width} and heads {heads}; expected a width that the heads can share. Choose a "
+            "multiple."
+        )
+
+
 def check_runs(runs: Sequence[Path], command: str) -> None:
     """Refuse no runs, and a run that was given twice."""
     if not runs:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Union, get_type_hints
 
-from reproduction.harness.errors import UnknownChoice, UserError
+from reproduction.harness.errors import UserError
 from reproduction.harness.interrupt import terminable
 
 Command = Callable[[Any], object]
@@ -58,8 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with terminable():
             command(settings)
         sys.stdout.flush()
-    except UnknownChoice as error:
-        return fail(str(error), 2)
     except SystemExit as stop:  # tyro has printed the help or an error message
         return int(stop.code or 0)
     except KeyboardInterrupt:
@@ -88,7 +86,7 @@ def parse(arguments: Sequence[str]) -> tuple[Command, Any]:
     """Return the command that arguments begin with, and its settings."""
     import tyro
 
-    from reproduction.harness.settings import check_choices, defaults
+    from reproduction.harness.settings import defaults
 
     kinds, functions = [], {}
     for function in commands():
@@ -96,7 +94,6 @@ def parse(arguments: Sequence[str]) -> tuple[Command, Any]:
         (kind,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
         options: dict[str, Any] = {"description": (kind.__doc__ or "").splitlines()[0]}
         if name == arguments[0]:  # the others are only listed, with a line each
-            check_choices(kind, arguments)
             stored = defaults(kind, arguments)
             options = {} if stored is None else {"default": stored}
         kinds.append(Annotated[kind, tyro.conf.subcommand(name, **options)])

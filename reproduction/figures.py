@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from reproduction.answers.listed import outdated_answers, write_answers
+from reproduction.answers.listed import outdated_answers, outdated_pages, write_answers
 from reproduction.bernoulli.figures import variance_figure as figure1
 from reproduction.best_of.exact import variance_figure as best_of_variance
 from reproduction.best_of.figures import curves_figure as best_of_curves
@@ -21,7 +21,6 @@ from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
 from reproduction.harness.tables import committed_table
 from reproduction.lm.figures import curves_figure as lm_curves
-from reproduction.pages import outdated_pages
 from reproduction.pronunciation.figures import curves_figure as fine_tuning
 from reproduction.pronunciation.figures import measured_figure as pronunciation
 from reproduction.rl4co import training_figure
@@ -92,15 +91,14 @@ PICTURES = (
         best_of_k_figure,
         ("results/tsp/best_of_k/our-model/best_of_k.csv",),
     ),
-    Picture("results/tsp/continued-1e-4/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/continued-1e-5/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/second-start/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/start/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/start/gap-instances.png", by_instances, ("gaps.csv",)),
-    Picture("results/tsp/tsp10/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/tsp10/gap-instances.png", by_instances, ("gaps.csv",)),
-    Picture("results/tsp/tsp20/gap-steps.png", by_steps, ("gaps.csv",)),
-    Picture("results/tsp/tsp20/gap-instances.png", by_instances, ("gaps.csv",)),
+    *(
+        Picture(f"results/tsp/{runs}/gap-steps.png", by_steps, ("gaps.csv",))
+        for runs in ("start", "second-start", "continued-1e-4", "continued-1e-5", "tsp10", "tsp20")
+    ),
+    *(
+        Picture(f"results/tsp/{runs}/gap-instances.png", by_instances, ("gaps.csv",))
+        for runs in ("start", "tsp10", "tsp20")
+    ),
     Picture(
         "results/tsp/variance/variance.png",
         partial(tsp_variance, trained_with=RLOO),

@@ -1,9 +1,5 @@
 """Train on TSP and CVRP with 20 nodes beside rl4co's own methods, at equal numbers of solutions.
 
-    python -m reproduction rl4co                                                 # hours
-    python -m reproduction rl4co --methods unordered_set rloo rl4co_pomo         # about an hour
-    python -m reproduction rl4co --summary             # the tables and the figure of the runs so far
-
 The methods are `unordered_set` and `rloo` of this library, rl4co's attention model with its rollout
 baseline, and POMO. All train the same network, and see the same number of solutions in each step: k of
 every instance, or one each of k times as many instances for the rollout baseline, which has one. After

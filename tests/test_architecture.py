@@ -30,7 +30,7 @@ LAYERS = [
     ["reproduction.harness"],
     [f"reproduction.{name}" for name in EXPERIMENTS],
     [
-        *("reproduction.best_of", "reproduction.control_variates", "reproduction.pages"),
+        *("reproduction.best_of", "reproduction.control_variates"),
         *("reproduction.rl4co", "reproduction.when_it_pays"),
     ],
     ["reproduction.claims"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reproduction.best_of.figures import LOOKS, Metrics, measured
+from reproduction.best_of.figures import LOOKS, Metrics, header_and_lines, measured
 from reproduction.harness.tables import committed_table, markdown
 
 TASKS = {
@@ -54,12 +54,7 @@ def both(folder: Path) -> str:
     """Return the table of both tasks."""
     lines = []
     for name, title in TASKS.items():
-        table, metrics, m = read(folder / name)
-        seeds = [column for column in table.columns if column.startswith(f"{metrics.best}, seed ")]
-        for objective, row in table.iterrows():
-            label = LOOKS[str(objective)].label.format(m)
-            means = (f"{row[metric]:.2f}" for metric in metrics[:2])
-            lines.append([title, label, *means, ", ".join(f"{row[seed]:.2f}" for seed in seeds)])
-    numbers = ", ".join(seed.rpartition(" ")[-1] for seed in seeds)
-    best = f"best of {m}"
-    return markdown(["task", "trained for", "one sample", best, f"{best}, seeds {numbers}"], lines)
+        tables = (committed_table(folder / name / f"{kind}.csv") for kind in ("table", "curves"))
+        header, rows = header_and_lines(*tables)
+        lines += [[title, *row] for row in rows]
+    return markdown(["task", *header], lines)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import fmean
 
 import pandas as pd
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.statistics import LEVEL, OURS, interval
+from reproduction.harness.statistics import LEVEL, OURS, over_seeds
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.lm.figures import Reached, middle, steps_table
 
@@ -44,9 +43,8 @@ class Task:
 
     def saved(self) -> str:
         """Format the steps that the unordered set estimator saves, with the interval over the seeds."""
-        saved = (self.steps(USUAL) - self.steps(OURS)).tolist()
-        low, high = interval(saved)
-        return f"{fmean(saved):.1f} fewer steps ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
+        mean, low, high = over_seeds((self.steps(USUAL) - self.steps(OURS)).tolist())
+        return f"{mean:.1f} fewer steps ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
 
     def late(self, name: str, metric: str) -> float:
         """Return the mean of a metric over the last steps of training."""

@@ -4,50 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
 from reproduction.harness.statistics import LEVEL, with_error
 from reproduction.harness.tables import committed_table, mean_and_interval
 from reproduction.pronunciation.tables import (
     COMPARED,
     at_the_end,
     gains,
-    pass_table,
-    samples_table,
-    training_table,
 )
 
 OURS = "unordered_set mean"
 K = 4  # samples of a word in training
 
 
-def read(folder: Path, name: str) -> pd.DataFrame:
-    """Read a table that pronunciation-measure or pronunciation-figures wrote."""
-    return committed_table(folder / f"{name}.csv")
-
-
-def samples(folder: Path) -> str:
-    """Return the table by k."""
-    return samples_table(read(folder, "groups"), read(folder, "variance"))
-
-
-def passes(folder: Path) -> str:
-    """Return the table of pass@m."""
-    return pass_table(read(folder, "pass"))
-
-
-def training(folder: Path) -> str:
-    """Return the table of fine-tuning."""
-    return training_table(read(folder, "curves"))
-
-
 def answer(folder: Path) -> str:
     """Return what independent samples waste, and how training compares."""
-    groups, gain = (
-        read(folder, "groups").set_index("k").loc[K],
-        gains(read(folder, "variance")).loc[K],
-    )
-    steps, end = at_the_end(read(folder / "training", "curves"))
+    groups = committed_table(folder / "groups.csv").set_index("k").loc[K]
+    gain = gains(committed_table(folder / "variance.csv")).loc[K]
+    steps, end = at_the_end(committed_table(folder / "training" / "curves.csv"))
     apart = 100 * (end.loc[OURS] - end.loc[COMPARED]).dropna()
     means = {name: 100 * end.loc[name, "sampled"].mean() for name in (OURS, COMPARED)}
     return (

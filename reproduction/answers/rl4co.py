@@ -9,21 +9,11 @@ import pandas as pd
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.statistics import OURS, between_runs
 from reproduction.harness.tables import committed_table, markdown
-from reproduction.rl4co import DECODING, decoding_table, problems, training_table
+from reproduction.rl4co import DECODING, problems
 
 FORCED = "rl4co_pomo"  # its solutions start at given nodes
 COMPARED = (16, 64)
 FEW = 8  # as many solutions as in training
-
-
-def training(folder: Path) -> str:
-    """Return the greedy cost of every method, as the command rl4co prints it."""
-    return training_table(committed_table(folder / "training.csv"))
-
-
-def best_of_k(folder: Path) -> str:
-    """Return the cost of the best of k, as the command rl4co prints it."""
-    return decoding_table(committed_table(folder / "best_of_k.csv"))
 
 
 def best_of_few(folder: Path) -> str:

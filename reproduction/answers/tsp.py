@@ -11,19 +11,19 @@ import pandas as pd
 from reproduction.claims.criteria.tours import paired_gaps
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import OURS, behind, minus_ours, over_seeds
+from reproduction.harness.statistics import OURS, behind, minus_ours, over_seeds, with_error
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
-from reproduction.tsp.best_of_k import best_of_k_table
-from reproduction.tsp.figures import RELEASED as RELEASED
+from reproduction.tsp.figures import RELEASED
 from reproduction.tsp.measurement_settings import TSPVariance
 from reproduction.tsp.paired import paired_table, read_final_gaps
-from reproduction.tsp.ranking import in_last_quarter, ranking, ranking_table, runs_of
+from reproduction.tsp.ranking import in_last_quarter, ranking, runs_of
 from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
 USUAL, BIASED = "rloo", "risk"
 MEAN = "mean of these"  # of the validations of a run
+REPEATED = 100  # steps, before which no tours repeat
 CONTINUED = ("1e-4", "1e-5")  # learning rates of the runs that continue from the authors' policy
 PARTS = {
     "start": "20 nodes, from a trained model",
@@ -62,21 +62,11 @@ def title(folder: Path, step: int) -> str:
 
 def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
-    few = worth(folder / "best_of_k" / "20").strip()
+    few = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv")).strip()
     return (
         f"{few} After training that continues from {RELEASED}, the gap of greedy tours with RLOO minus that "
         f"with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % intervals).\n"
     )
-
-
-def best_of_k(folder: Path) -> str:
-    """Return the gaps of the best of k tours, as the command tsp-best-of-k prints them."""
-    return best_of_k_table(committed_table(folder / "best_of_k.csv"))
-
-
-def worth(folder: Path) -> str:
-    """Return how many independent tours a few distinct ones are worth, as that command prints it."""
-    return best_of_k_answer(committed_table(folder / "best_of_k.csv"))
 
 
 def _continued(folder: Path) -> str:
@@ -86,11 +76,6 @@ def _continued(folder: Path) -> str:
         models = committed_table(folder / f"continued-{rate}" / "paired.csv")
         parts.append(f"{paired_gaps(models, USUAL).text(3)} points at the learning rate {rate}")
     return " and ".join(parts)
-
-
-def ranked(folder: Path) -> str:
-    """Return the ranking of the estimators, as the command tsp-figures prints it."""
-    return ranking_table(ranking(committed_table(folder / "gaps.csv")))
 
 
 def paired(folder: Path) -> str:
@@ -246,3 +231,21 @@ def _behind(gaps: pd.DataFrame, name: str) -> str:
     mine, ours = (trained[trained["estimator"] == e]["gap"] for e in (name, OURS))
     apart = (mine - ours).dropna()
     return f"{(apart > 0).sum()} of {len(apart)}"
+
+
+def when_it_pays(folder: Path) -> str:
+    """Return the table of the page "When does it pay?": the gain against the training steps.
+
+    The last row is the policy that the authors trained, if it was measured.
+    """
+    tours = folder.parent / "tsp"
+    rows, policies = measured(tours)
+    rows = rows[(rows["estimator"] == "unordered_set") & (rows["step"] >= REPEATED)]
+    repeated = policies.set_index("step")["duplicates"]
+    lines = []
+    for row in rows.sort_values("step").itertuples():
+        number = f"{row.step:,.0f}".replace(",", " ")
+        whose = f", {RELEASED}" if title(tours, row.step) == RELEASED else ""
+        gain = with_error(row.gain, row.gain_error)
+        lines.append([f"{number}{whose}", f"{100 * repeated[row.step]:.1f} %", gain])
+    return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)

@@ -48,7 +48,7 @@ def best_of_figures(settings: BestOfFigures) -> Path:
     folder = open_folder(settings, "best-of-figures", out=settings.out)
     folder.write_csv("curves.csv", curves.to_dict("records"))
     folder.write_csv("table.csv", summary.to_dict("records"))
-    folder.write_text("table.md", markdown_table(summary, curves))
+    folder.write_text("table.md", markdown(*header_and_lines(summary, curves)))
     folder.write_figure("curves.png", curves_figure(curves))
     print(summary.to_string(index=False))
     print(f"The figures are in {folder.path}")
@@ -132,8 +132,10 @@ def table(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, axis=1).loc[order].round(4).reset_index()
 
 
-def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
-    """Return the table of :func:`table` in Markdown, with all seeds of the best of m."""
+def header_and_lines(
+    summary: pd.DataFrame, curves: pd.DataFrame
+) -> tuple[list[str], list[list[str]]]:
+    """Return the cells of the table of :func:`table`, with all seeds of the best of m."""
     metrics, m = measured(curves), int(curves["m"].iloc[0])
     seeds = [name for name in summary.columns if name.startswith(f"{metrics.best}, seed ")]
     numbers = ", ".join(name.rpartition(" ")[-1] for name in seeds)
@@ -142,8 +144,7 @@ def markdown_table(summary: pd.DataFrame, curves: pd.DataFrame) -> str:
         by_seed = ", ".join(f"{row[seed]:.2f}" for seed in seeds)
         means = (f"{row[name]:.2f}" for name in metrics[:2])
         lines.append([LOOKS[row["objective"]].label.format(m), *means, by_seed])
-    header = ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"]
-    return markdown(header, lines)
+    return ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"], lines
 
 
 def curves_figure(curves: pd.DataFrame) -> Figure:

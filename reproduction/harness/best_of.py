@@ -1,4 +1,4 @@
-"""Training for the best of m draws, in the place of the mean."""
+"""Training for the best of m draws, or for the log of the probability of success, instead of the mean."""
 
 from __future__ import annotations
 
@@ -30,3 +30,10 @@ def best_of_loss(sample: swor.Sample, f: Tensor, m: int, *, largest: bool) -> Te
     if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
         return swor.best_of(sample, m, largest=largest).loss(f)
     return swor.best_of_independent(sample, m, largest=largest).loss(f)
+
+
+def log_success_loss(sample: swor.Sample, success: Tensor, order: int) -> Tensor:
+    """Return the surrogate of the log of the probability of success; from independent samples, MaxRL."""
+    if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
+        return swor.log_success(sample, order).loss(success)
+    return swor.log_success_independent(sample, success)

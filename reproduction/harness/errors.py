@@ -19,10 +19,6 @@ class UserError(Exception):
     """Says what was given, what was expected and what to do; shown without a traceback."""
 
 
-class UnknownChoice(UserError):
-    """A word on the command line that is none of those that an option takes."""
-
-
 @contextmanager
 def readable(file: Path | str, expected: str, *damage: type[Exception]) -> Iterator[None]:
     """Turn the errors that a damaged file raises into one that names it."""
@@ -62,6 +58,15 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that a generator does not take."""
     if not -(2**63) <= seed < 2**63:
         raise UserError(f"seed is {seed}; expected an integer of 64 bits. Give a smaller one.")
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuse a width that the heads of an attention cannot share."""
+    if width % heads:
+        raise UserError(
+            f"width is {width} and heads {heads}; expected a width that the heads can share. Choose a "
+            "multiple."
+        )
 
 
 def check_runs(runs: Sequence[Path], command: str) -> None:

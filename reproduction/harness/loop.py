@@ -3,7 +3,8 @@ r"""The training loop: $\theta \leftarrow \theta - \text{Adam}(\frac1P \sum_r \n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic
 
@@ -11,7 +12,6 @@ import torch
 from torch import nn
 
 from reproduction.harness.checkpoint import CHECKPOINT, RunState
-from reproduction.harness.divergence import check_weights, diverged, watching
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
 from reproduction.harness.interrupt import interruptible
@@ -22,8 +22,6 @@ from reproduction.harness.settings import TrainingSettings
 from reproduction.harness.task import Batch, Place, Task, seeded
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from accelerate import Accelerator
 
 
@@ -101,7 +99,7 @@ class Loop(Generic[Batch]):
         trained = [p for p in model.parameters() if p.requires_grad]
         *means, stop = average(self.accelerator, numbers, trained)
         if not math.isfinite(means[0]):
-            raise diverged(f"the loss is {means[0]}", self.state.step)
+            raise self._diverged(f"the loss is {means[0]}")
         if self.settings.clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), self.settings.clip)
         self.task.optimizer.step()
@@ -181,11 +179,30 @@ class Loop(Generic[Batch]):
         if self.main:
             print(text)
 
-    def _watching(self) -> AbstractContextManager[None]:
-        return watching(self.task.model, self.state.step, first=self.taken == 0)
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Report a ValueError as divergence, unless it is raised before this process has taken a step."""
+        try:
+            yield
+        except ValueError as error:
+            self._check_weights()
+            if self.taken == 0:
+                raise
+            reason = str(error).splitlines()[0]
+            raise self._diverged(f"the loss cannot be computed ({reason})") from error
 
     def _check_weights(self) -> None:
-        check_weights(self.task.model, self.state.step)
+        """Refuse weights that are infinite or NaN."""
+        for name, parameter in self.task.model.named_parameters():
+            if not parameter.isfinite().all():
+                raise self._diverged(f"the weights {name} are not all finite")
+
+    def _diverged(self, sign: str) -> UserError:
+        """Return the error of a run that shows a sign of divergence."""
+        return UserError(
+            f"{sign} at step {self.state.step}; expected numbers. Training diverged: lower the learning "
+            "rate or clip the gradient. The checkpoint is from before."
+        )
 
     def _due(self, every: int) -> bool:
         return every > 0 and self.state.step % every == 0

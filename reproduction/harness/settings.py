@@ -11,12 +11,10 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reproduction.harness.errors import (
-    UnknownChoice,
     UserError,
     check_at_least,
     check_positive,
@@ -123,32 +121,6 @@ def defaults(kind: type[DataclassInstance], arguments: Sequence[str]) -> Datacla
         if name == "--resume":
             return read_settings(kind, Path(value or "".join(arguments[position + 1 :][:1])))
     return None
-
-
-def check_choices(kind: type[DataclassInstance], arguments: Sequence[str]) -> None:
-    """Refuse a word that an option does not take, and say which of its words are near."""
-    kinds, option = get_type_hints(kind), ""
-    for argument in arguments:
-        word = argument
-        if argument.startswith("--"):
-            name, _, word = argument.partition("=")
-            option = name.removeprefix("--").replace("-", "_")
-        choices = _choices(kinds.get(option))
-        if word and choices and word not in choices:
-            near = get_close_matches(word, choices, n=3)
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            known = ", ".join(choices)
-            raise UnknownChoice(f"{option} is {word!r}; expected one of: {known}.{meant}")
-        if word and get_origin(kinds.get(option)) is not tuple:
-            option = ""  # it takes one word
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """Return the words of a Literal, or of the Literal in a tuple of them; none for other types."""
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    inner = get_args(kind) if get_origin(kind) is tuple else ()
-    return _choices(inner[0]) if inner else ()
 
 
 def read_settings(kind: type[Settings], run: Path) -> Settings:

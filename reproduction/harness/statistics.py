@@ -18,7 +18,7 @@ ENOUGH = 3  # seeds, to compare two estimators by their own differences alone
 
 
 class Interval(NamedTuple):
-    """A difference with its confidence interval, whose ends are infinite if its noise is unknown."""
+    """A mean or difference with its confidence interval, whose ends are infinite if its noise is unknown."""
 
     mean: float
     low: float
@@ -138,16 +138,13 @@ def with_error(value: float, error: float) -> str:
 
 
 def over_seeds(apart: Sequence[float]) -> Interval:
-    """Return the mean of the differences of runs with the same seed, and its interval."""
-    return Interval(fmean(apart), *interval(apart))
+    r"""Return the mean of the numbers of several seeds, with its interval by Student's distribution.
 
+    $\bar x \pm t_{n-1} \, s / \sqrt n$ for $n$ seeds.
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    r"""The confidence interval of a mean, $\bar x \pm t_{n-1} \, s / \sqrt n$, by Student's distribution.
-
-    >>> [round(end, 3) for end in interval([1.0, 2.0, 3.0])]
-    [-0.484, 4.484]
+    >>> [round(number, 3) for number in over_seeds([1.0, 2.0, 3.0])]
+    [2.0, -0.484, 4.484]
     """
-    n, centre = len(values), fmean(values)
-    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * stdev(values) / math.sqrt(n)
-    return centre - half, centre + half
+    n, centre = len(apart), fmean(apart)
+    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * stdev(apart) / math.sqrt(n)
+    return Interval(centre, centre - half, centre + half)

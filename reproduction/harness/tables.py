@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeVar, get_type_hints
 
 import pandas as pd
 
 from reproduction.harness.errors import UserError, readable
-from reproduction.harness.statistics import interval
+from reproduction.harness.statistics import over_seeds
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -31,11 +30,10 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     >>> mean_and_interval([1.0, 2.0, 3.0], 1), mean_and_interval([2.0], 2)
     ('2.0 (-0.5 to 4.5)', '2.00')
     """
-    mean = f"{fmean(values):.{digits}f}"
     if len(values) < 2:
-        return mean
-    low, high = interval(values)
-    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
+        return f"{values[0]:.{digits}f}"
+    mean, low, high = (f"{number:.{digits}f}" for number in over_seeds(values))
+    return f"{mean} ({low} to {high})"
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:

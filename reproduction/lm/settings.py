@@ -9,7 +9,13 @@ from typing import Literal
 import tyro
 
 from reproduction.harness.best_of import check_best_of
-from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
+from reproduction.harness.errors import (
+    UserError,
+    check_at_least,
+    check_heads,
+    check_positive,
+    check_runs,
+)
 from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
 
@@ -85,11 +91,7 @@ class LMSettings(TrainingSettings):
             raise UserError(
                 f"supervised_until is {self.supervised_until}; expected a share, from 0 to 1."
             )
-        if self.width % self.heads:
-            raise UserError(
-                f"width is {self.width} and heads {self.heads}; expected a width that the heads "
-                "can share. Choose a multiple."
-            )
+        check_heads(self.width, self.heads)
 
     def _check_log_success(self) -> None:
         if self.log_success is None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import swor
-from reproduction.harness.best_of import best_of_loss
+from reproduction.harness.best_of import best_of_loss, log_success_loss
 from reproduction.harness.errors import UserError
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.lm.problem import Sorting
@@ -162,13 +162,6 @@ class SortingTask(Task[Tensor]):
             "sampled_solved": float(solved.float().mean()),
             "best_of_solved": float(solved.any(-1).float().mean()),
         }
-
-
-def log_success_loss(sample: swor.Sample, success: Tensor, order: int) -> Tensor:
-    """Return the surrogate of the log of the probability of success; from independent samples, MaxRL."""
-    if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT:
-        return swor.log_success(sample, order).loss(success)
-    return swor.log_success_independent(sample, success)
 
 
 def statistics(sample: swor.Sample, reward: Tensor) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from reproduction.harness.errors import check_one_of_each
 from reproduction.harness.folder import open_folder
 from reproduction.harness.measurements import measuring
 from reproduction.harness.training import run
@@ -38,21 +39,20 @@ def pronunciation_measure(settings: PronunciationMeasure) -> Path:
     model = trained_pronouncer()  # before there is a folder, since the packages may be missing
     with measuring(settings, COMMAND, COMMAND) as folder:
         groups, variance, passes = Measuring(settings, model, folder).run()
-        texts = {
-            "samples.md": samples_table(groups, variance),
-            "pass.md": pass_table(passes),
-        }
-        for name, text in texts.items():
-            folder.write_text(name, text)
+        samples, passed = samples_table(groups, variance), pass_table(passes)
+        folder.write_text("samples.md", samples)
+        folder.write_text("pass.md", passed)
         folder.write_figure("measured.png", measured_figure(groups, variance, passes))
-    print(*texts.values(), sep="\n")
+    print(samples, passed, sep="\n")
     print(f"The tables and the figure are in {folder.path}")
     return folder.path
 
 
 def pronunciation_figures(settings: PronunciationFigures) -> Path:
     """Compare runs, and return the folder with curves.csv, table.md and curves.png."""
-    points = pd.concat([read_points(path) for path in settings.runs], ignore_index=True)
+    runs = [read_points(path) for path in settings.runs]
+    check_one_of_each((run["method"][0], int(run["seed"][0])) for run in runs)
+    points = pd.concat(runs, ignore_index=True)
     table = training_table(points)
     folder = open_folder(settings, "pronunciation-figures", out=settings.out)
     folder.write_csv("curves.csv", points.to_dict("records"))

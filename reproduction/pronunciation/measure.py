@@ -16,13 +16,11 @@ from reproduction.harness.tables import read_table
 from reproduction.harness.task import seeded
 from reproduction.pronunciation.model import Pronouncer
 from reproduction.pronunciation.settings import PronunciationMeasure
-from reproduction.pronunciation.task import draw, right_probability
+from reproduction.pronunciation.task import RULES, draw, right_probability
 from reproduction.pronunciation.words import words
 from swor.diagnostics.groups import duplicates
 
 COMMAND = "pronunciation-measure"
-ESTIMATORS = ("rloo", "unordered_set")
-RULES = {"rloo": swor.rloo, "unordered_set": swor.unordered_set}
 
 
 class GroupRow(NamedTuple):
@@ -93,13 +91,13 @@ class Measuring:
         settings, jobs = self.settings, []
         if {row.k for row in self.groups} != set(settings.k):
             jobs.append(Job("groups", 2, self.count))
-        for name in ESTIMATORS:
+        for name in RULES:
             if name not in {row.samples for row in self.passes}:
                 work = partial(self.evaluate, name)
                 jobs.append(Job(f"pass@m, {name}", settings.pass_repetitions, work))
         done = {(row.k, row.estimator) for row in self.variances}
         for k in settings.k:
-            for name in ESTIMATORS:
+            for name in RULES:
                 if (k, name) not in done:
                     work = partial(self.gradient, k, name)
                     jobs.append(Job(f"variance, k = {k}, {name}", settings.repetitions, work))
@@ -110,7 +108,7 @@ class Measuring:
         """Write the duplicates and the groups without signal; the first k of K samples are k samples."""
         chosen, most = words("test", self.settings.words), max(self.settings.k)
         values, right = {}, {}
-        for name in ESTIMATORS:
+        for name in RULES:
             noise = seeded(self.settings.seed, "groups", name)
             values[name] = draw(self.model, chosen, name, most, noise).value
             right[name] = chosen.right(values[name])

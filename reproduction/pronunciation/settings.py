@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
 from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
 
 Objective = Literal["mean", "best_of", "log_success"]
@@ -126,7 +126,4 @@ class PronunciationFigures:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.runs:
-            raise UserError(
-                "no runs were given; expected folders of runs of python -m reproduction pronunciation."
-            )
+        check_runs(self.runs, "python -m reproduction pronunciation")

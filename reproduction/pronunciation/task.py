@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import swor
-from reproduction.harness.best_of import best_of_loss
+from reproduction.harness.best_of import best_of_loss, log_success_loss
 from reproduction.harness.task import Place, Task, seeded
 from reproduction.pronunciation.model import Pronouncer, Pronunciations, trained_pronouncer
 from reproduction.pronunciation.settings import PronunciationSettings
@@ -14,6 +14,7 @@ from reproduction.pronunciation.words import Words, words
 from swor.diagnostics.groups import duplicates
 
 TRIES = 8  # of pass@m on held-out words
+RULES = {"rloo": swor.rloo, "unordered_set": swor.unordered_set}
 
 
 class PronunciationTask(Task[Words]):
@@ -24,10 +25,8 @@ class PronunciationTask(Task[Words]):
         self.steps, self.examples = settings.validate_every, settings.batch_size
         self.model: Pronouncer = trained_pronouncer()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
-        self.train, self.valid = (
-            words("train"),
-            words(settings.validate_on, settings.validation_size),
-        )
+        self.train = words("train")
+        self.valid = words(settings.validate_on, settings.validation_size)
         self.before = greedy_right(self.model, self.valid).bool()  # by the weights of the start
 
     def batch(self, place: Place) -> Words:
@@ -42,9 +41,7 @@ class PronunciationTask(Task[Words]):
         success = batch.right(sample.value)
         loss = objective_loss(self.settings, sample, success)
         metrics = {
-            "success": swor.unordered_set(sample).mean(success)
-            if sample.scheme == swor.Scheme.WITHOUT_REPLACEMENT
-            else success.mean(-1),
+            "success": RULES[self.settings.estimator](sample).mean(success),
             "duplicates": duplicates(sample.value),
             "no_signal": (success.amax(-1) == success.amin(-1)).float(),
         }
@@ -81,15 +78,11 @@ def draw(
 
 def objective_loss(settings: PronunciationSettings, sample: swor.Sample, success: Tensor) -> Tensor:
     """Return the loss of each word, (words,), whose gradient is that of the negative objective."""
-    distinct, m = settings.estimator == "unordered_set", settings.order
     if settings.objective == "best_of":
-        return -best_of_loss(sample, success, m, largest=True)
-    if settings.objective == "mean":
-        rule = swor.unordered_set if distinct else swor.rloo
-        return rule(sample).loss(-success)
-    if distinct:
-        return -swor.log_success(sample, m).loss(success)
-    return -swor.log_success_independent(sample, success)
+        return -best_of_loss(sample, success, settings.order, largest=True)
+    if settings.objective == "log_success":
+        return -log_success_loss(sample, success, settings.order)
+    return RULES[settings.estimator](sample).loss(-success)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from typing import Literal
 import tyro
 
 from reproduction.harness.best_of import check_best_of
-from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.errors import UserError, check_at_least, check_heads, check_positive
 from reproduction.harness.models import content_sha256, kept_settings
 from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
@@ -64,11 +64,7 @@ class ModelSettings:
         check_positive(self, "width", "heads", "layers", "hidden", "clip")
         if self.layers > MOST_LAYERS:
             raise UserError(f"layers is {self.layers}; expected at most {MOST_LAYERS}.")
-        if self.width % self.heads:
-            raise UserError(
-                f"width is {self.width} and heads {self.heads}; expected a width that the heads "
-                "can share. Choose a multiple."
-            )
+        check_heads(self.width, self.heads)
 
 
 @own_first

@@ -64,18 +64,6 @@ class Measurement(NamedTuple):
     repetitions: int
 
 
-class Time(NamedTuple):
-    """The time of a gradient: a row of ``times.csv``.
-
-    Estimators are timed in turns, so that they share whatever else the machine does.
-    """
-
-    epoch: int
-    estimator: str
-    k: int
-    seconds: float  # of the processor, the median
-
-
 class Subject(NamedTuple):
     """The model, its data and its weights, of which gradients are taken."""
 
@@ -138,9 +126,10 @@ def measure(
 def measure_times(
     settings: VAEVariance, subject: Subject, todo: Sequence[Case], folder: RunFolder
 ) -> None:
-    """Time every estimator on the last model, in turns, and write the table, unless it is there.
+    """Write the median processor time of a gradient of every estimator on the last model, unless it is there.
 
-    The estimators are untrained, which takes the same time.
+    Estimators are timed in turns, so that they share whatever else the machine does. They are untrained,
+    which takes the same time.
     """
     if (folder.path / TIMES).exists():
         return
@@ -151,8 +140,11 @@ def measure_times(
     draws = [Gradient(untrained, subject.vae, subject.images, *case[1:]) for case in cases]
     took = [[_seconds(draw, number) for draw in draws] for number in range(ROUNDS)]
     seconds = [statistics.median(column) for column in zip(*took, strict=True)]
-    times = [Time(*case, each) for case, each in zip(cases, seconds, strict=True)]
-    folder.write_csv(TIMES, [t._asdict() for t in times])
+    rows = [
+        {"epoch": epoch, "estimator": name, "k": k, "seconds": each}
+        for (epoch, name, k), each in zip(cases, seconds, strict=True)
+    ]
+    folder.write_csv(TIMES, rows)
 
 
 def _seconds(draw: Gradient, number: int) -> float:

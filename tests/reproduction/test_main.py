@@ -141,23 +141,19 @@ def test_a_reader_may_have_seen_enough() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("tsp --estimator rlo", "estimator is 'rlo'; expected one of: .*Did you mean rloo"),
-        ("vae --estimator=unorderd_set", "Did you mean unordered_set"),
-        ("vae-variance run --estimators rloo relaxx", "estimators is 'relaxx'.*Did you mean relax"),
-        ("lm-figures --measure greedi run", "Did you mean greedy"),
-        ("reproduce --backend zzz", "expected one of: local, ray, dask.$"),
+        ("tsp --estimator rlo", "invalid choice 'rlo' .* one of .*'rloo'"),
+        (
+            "vae-variance run --estimators rloo relaxx",
+            "invalid choice 'relaxx' .* one of .*'relax'",
+        ),
+        ("reproduce --backend zzz", r"one of \('local', 'ray', 'dask'\)"),
     ],
 )
-def test_a_word_that_is_nearly_right_is_named(
+def test_the_words_that_an_option_takes_are_listed(
     arguments: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments.split()) == 2
-    assert re.search(said, capsys.readouterr().err.strip())
-
-
-def test_folders_after_a_word_are_no_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["lm-figures", "--measure", "greedy", "nowhere"]) == 1
-    assert "there is no nowhere" in capsys.readouterr().err
+    assert re.search(said, " ".join(capsys.readouterr().err.replace("│", " ").split()))
 
 
 def test_own_options_come_before_shared_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from scipy.stats import norm
 
-from reproduction.claims.decisions import Decision
+from reproduction.claims.claim import Decision
 from reproduction.harness.statistics import LEVEL, OURS
 
 ROUNDING = 1e-12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reproduction.claims.decisions import Decision, above_zero
+from reproduction.claims.claim import Decision, above_zero
 from reproduction.harness.statistics import (
     OURS,
     between_measurements,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from reproduction.claims.decisions import Decision, above_zero, on_par
+from reproduction.claims.claim import Decision, above_zero, on_par
 from reproduction.harness.appearance import appearance
 from reproduction.harness.statistics import (
     OURS,

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from reproduction.claims.decisions import Decision, above_zero, at_most, on_par
+from reproduction.claims.claim import Decision, above_zero, at_most, on_par
 from reproduction.harness.appearance import appearance
 from reproduction.harness.statistics import OURS, Interval, between_measurements, between_runs
 from reproduction.vae.published import PAPER, paper_k

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reproduction.answers import best_of, lm, rl4co, tsp, vae, when_it_pays
+from reproduction.answers import best_of, lm, rl4co, tsp, vae
 from reproduction.best_of.figures import EXPERIMENTS, Metrics
 
 
@@ -90,7 +90,7 @@ def test_the_ratio_is_that_of_rloo_over_ours(tmp_path: Path) -> None:
     rows = pd.DataFrame({"estimator": ["unordered_set"]} | ratio)
     rows.to_csv(tours / "variance.csv", index=False)
     pd.DataFrame({"step": [1000], "duplicates": [0.4]}).to_csv(tours / "policies.csv", index=False)
-    table = when_it_pays.training(tmp_path / "when_it_pays")
+    table = tsp.when_it_pays(tmp_path / "when_it_pays")
     assert "| 1 000 | 40.0 % | 2.00 ± 0.20 |" in table
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("scipy")
 
 from scipy.stats import t, ttest_rel
 
-from reproduction.claims.decisions import above_zero, at_most, on_par
+from reproduction.claims.claim import above_zero, at_most, on_par
 from reproduction.harness.statistics import Interval, between_runs, noise
 
 

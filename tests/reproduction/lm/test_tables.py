@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from reproduction.harness.folder import create
-from reproduction.harness.statistics import interval
+from reproduction.harness.statistics import over_seeds
 from reproduction.lm.figures import Reached, read_reached, steps_table
 from reproduction.lm.settings import LMSettings
 
@@ -36,7 +36,7 @@ def test_the_table_has_medians_intervals_and_differences() -> None:
         *(Reached("unordered_set", s, steps, 100) for s, steps in enumerate((10, 20, 60))),
         *(Reached("rloo", s, steps, 90) for s, steps in enumerate((20, 40, None, 95))),
     ]
-    low, high = interval([10.0, 20.0, 60.0])
+    _, low, high = over_seeds([10.0, 20.0, 60.0])
     table = steps_table(reached, 0.95, "greedy").splitlines()
     assert "until 95% are solved, greedy" in table[0]
     assert "not in 90 steps" in table[0]
@@ -44,7 +44,7 @@ def test_the_table_has_medians_intervals_and_differences() -> None:
     assert first == ["3", "0", "20", f"30.0 ({low:.1f} to {high:.1f})", "10, 20, 60"]
     assert second[:3] == ["4", "2", "65"]
     assert second[3:] == ["≥ 60.0", "20, 40, > 90, > 90"]
-    low, high = interval([-10.0, -20.0, -30.0])
+    _, low, high = over_seeds([-10.0, -20.0, -30.0])
     assert table[-1].endswith(f"by seed: -20.0 ({low:.1f} to {high:.1f}) steps.")
 
 

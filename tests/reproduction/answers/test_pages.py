@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.answers.listed import filled, outdated_pages
 from reproduction.harness.errors import UserError
-from reproduction.pages import filled, outdated_pages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = "# Title\n\n<!-- table: sub/a.md -->\nold\n<!-- end of table -->\n\nText.\n"
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from reproduction.best_of.figures import LOOKS, Metrics, header_and_lines, measured
+from reproduction.best_of.figures import Metrics, header_and_lines, measured
 from reproduction.harness.tables import committed_table, markdown
 
+COMPARED = ("distinct", "independent")
 TASKS = {
     "tsp": "tours of 10 nodes, gap in %, lower is better",
     "lm": "sorting, share of prompts solved, higher is better",
@@ -31,22 +32,17 @@ def wins(table: pd.DataFrame, metrics: Metrics, other: str) -> str:
 
 
 def answer(folder: Path) -> str:
-    """Return how distinct samples compare with independent ones, and with training for the mean."""
-    tours = compared(folder / "tsp", "the gap of the best of {}", " %")
-    prompts = compared(folder / "lm", "the share of prompts that one of {} attempts solves", "")
-    return f"On tours of 10 nodes, {tours}. On the sorting task, {prompts}.\n"
-
-
-def compared(folder: Path, quantity: str, unit: str) -> str:
-    """Say what a quantity of m samples is for every objective, and who is ahead in how many seeds."""
-    table, metrics, m = read(folder)
-    best = {name: f"{table.loc[name, metrics.best]:.2f}{unit}" for name in LOOKS}
+    """Return how training for the best of m compares with distinct and with independent samples."""
+    tours, metrics, m = read(folder / "tsp")
+    prompts, solved, attempts = read(folder / "lm")
+    gap = (f"{tours.loc[name, metrics.best]:.2f} %" for name in COMPARED)
+    share = (f"{100 * prompts.loc[name, solved.best]:.1f} %" for name in COMPARED)
     return (
-        f"{quantity.format(m)} is {best['distinct']} after training for it with distinct samples, "
-        f"{best['independent']} with independent ones, and {best['mean']} after training for the mean; "
-        "distinct samples are better than independent ones in "
-        f"{wins(table, metrics, 'independent')} seeds, and better than training for the mean in "
-        f"{wins(table, metrics, 'mean')}"
+        f"Trained for the best of {m} tours of 10 nodes, distinct samples reach a gap of {next(gap)} and "
+        f"independent ones of {next(gap)}, and distinct ones are better in "
+        f"{wins(tours, metrics, COMPARED[1])} seeds. On the sorting task, one of {attempts} attempts solves "
+        f"{next(share)} of the prompts after training with distinct samples and {next(share)} with "
+        f"independent ones, and distinct ones are better in {wins(prompts, solved, COMPARED[1])} seeds.\n"
     )
 
 

@@ -138,13 +138,12 @@ def header_and_lines(
     """Return the cells of the table of :func:`table`, with all seeds of the best of m."""
     metrics, m = measured(curves), int(curves["m"].iloc[0])
     seeds = [name for name in summary.columns if name.startswith(f"{metrics.best}, seed ")]
-    numbers = ", ".join(name.rpartition(" ")[-1] for name in seeds)
     lines = []
     for row in summary.to_dict("records"):
         by_seed = ", ".join(f"{row[seed]:.2f}" for seed in seeds)
         means = (f"{row[name]:.2f}" for name in metrics[:2])
         lines.append([LOOKS[row["objective"]].label.format(m), *means, by_seed])
-    return ["trained for", "one sample", f"best of {m}", f"best of {m}, seeds {numbers}"], lines
+    return ["trained for", "one sample", f"best of {m}", f"best of {m}, each seed"], lines
 
 
 def curves_figure(curves: pd.DataFrame) -> Figure:

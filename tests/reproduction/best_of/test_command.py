@@ -34,7 +34,7 @@ def test_the_table_has_the_last_validations_of_every_objective(tmp_path: Path) -
         assert float(row["best_of_solved"]) == pytest.approx(last["best_of_solved"], abs=1e-4)
         assert float(row["sampled_solved"]) == pytest.approx(last["sampled_solved"], abs=1e-4)
     lines = (out / "table.md").read_text().splitlines()
-    assert lines[0] == "| trained for | one sample | best of 2 | best of 2, seeds 0 |"
+    assert lines[0] == "| trained for | one sample | best of 2 | best of 2, each seed |"
     best = float(rows[2]["best_of_solved"])
     assert lines[-1].startswith("| the best of 2, distinct samples |")
     assert lines[-1].endswith(f"| {best:.2f} | {best:.2f} |")

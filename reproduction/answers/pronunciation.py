@@ -30,6 +30,6 @@ def answer(folder: Path) -> str:
         f"estimator. After {steps} steps of fine-tuning with {K} samples of each word, a draw for a held-out "
         f"word is right with a probability of {means[OURS]:.2f} % with the unordered set estimator and of "
         f"{means[COMPARED]:.2f} % with RLOO, a difference of "
-        f"{mean_and_interval(apart['sampled'].tolist(), 2).replace('-', '−')} points (mean over "
+        f"{mean_and_interval(apart['sampled'].tolist(), 2)} points (mean over "
         f"{len(apart)} seeds with its {LEVEL:.0%} interval).\n".replace("5%", "5 %")
     )

@@ -29,8 +29,7 @@ def best_of_few(folder: Path) -> str:
         for name, part in problems(table)
         for method in in_order(part["method"])
     ]
-    header = [f"{appearance(way).label}, best of {FEW}" for way in DECODING]
-    return markdown(["problem", "trained by", *header], lines)
+    return markdown(["problem", "trained by", *(appearance(way).label for way in DECODING)], lines)
 
 
 def answer(folder: Path) -> str:

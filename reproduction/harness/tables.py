@@ -28,12 +28,12 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     """Format a mean with its confidence interval, which needs two values.
 
     >>> mean_and_interval([1.0, 2.0, 3.0], 1), mean_and_interval([2.0], 2)
-    ('2.0 (-0.5 to 4.5)', '2.00')
+    ('2.0 (−0.5 to 4.5)', '2.00')
     """
     if len(values) < 2:
         return f"{values[0]:.{digits}f}"
     mean, low, high = (f"{number:.{digits}f}" for number in over_seeds(values))
-    return f"{mean} ({low} to {high})"
+    return f"{mean} ({low} to {high})".replace("-", "−")
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:

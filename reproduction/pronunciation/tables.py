@@ -79,7 +79,7 @@ def pass_table(passes: pd.DataFrame) -> str:
     header = ["m", "exact pass@m (%)", "independent (Chen et al.)", "distinct"]
     header += ["standard error, independent", "standard error, distinct"]
     header += ["reported by distinct", "variance, independent ÷ distinct"]
-    return markdown([*header, "standard error of the choice of words"], lines)
+    return markdown([*header, "standard error, words"], lines)
 
 
 def read_points(run: Path) -> pd.DataFrame:

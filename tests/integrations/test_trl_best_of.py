@@ -14,8 +14,7 @@ from transformers import HfArgumentParser
 import swor
 from swor.integrations.transformers import completion_log_probs
 from swor.integrations.trl import UnorderedSetConfig
-from swor.integrations.trl._groups import group_advantages
-from swor.integrations.trl._rewards import Goal
+from swor.integrations.trl._rewards import Goal, group_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -45,7 +45,7 @@ def tokens_of(
     _check_cached(inside)
     defaults = inside.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
-    ends = _token_ids(given)
+    ends = token_ids(given)
     symbols = vocabulary(inside)
     for end in ends:
         if not 0 <= end < symbols:
@@ -57,7 +57,7 @@ def tokens_of(
     return Tokens(ends, (ends[0] if ends else 0) if pad is None else pad)
 
 
-def _token_ids(given: Any) -> tuple[int, ...]:
+def token_ids(given: Any) -> tuple[int, ...]:
     """Return one or several token ids, which may be numbers of NumPy or tensors, as integers."""
     if given is None:
         return ()

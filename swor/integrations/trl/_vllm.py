@@ -60,20 +60,8 @@ def has_servers_of_vllm() -> bool:
     return "features" in parameters(VLLMClient.generate)
 
 
-def generation_ends(model: Any) -> list[int]:
-    """Return the tokens of the model's generation config that end completions, which an engine respects."""
-    given = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    return (
-        []
-        if given is None
-        else [int(end) for end in given]
-        if isinstance(given, list)
-        else [int(given)]
-    )
-
-
 class Drawing:
-    """What an engine and a client of a server have in common.
+    """An engine, or a client of a server, that draws distinct completions; the rest is that of TRL's own.
 
     Attributes:
         stop_token_ids: that end completions, besides the model's own; to be set before any are drawn.
@@ -81,10 +69,15 @@ class Drawing:
         sample: the completions that were drawn last, of all prompts.
     """
 
-    def __init__(self, source: Any) -> None:
-        self._source, self.allow_fewer = source, False
+    def __init__(self, own: Any, source: Any) -> None:
+        self._own, self._source, self.allow_fewer = own, source, False
         self.stop_token_ids: Sequence[int] = ()
         self.sample: Sample | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_own":  # a copy has no attributes yet
+            raise AttributeError(name)
+        return getattr(self._own, name)
 
     def draw(
         self, prompts: Sequence[list[int]], k: int, max_tokens: int, temperature: float, top_k: int
@@ -109,8 +102,6 @@ class Drawing:
 class DistinctEngine(Drawing):
     """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts.
 
-    Everything else is that of ``vllm.LLM``, which it is made with.
-
     Attributes:
         k: the number of completions of every prompt, to be set before they are drawn.
     """
@@ -120,13 +111,9 @@ class DistinctEngine(Drawing):
 
         from swor.integrations.vllm import ENGINE
 
-        super().__init__(LLM(*args, **ENGINE | options))
+        llm = LLM(*args, **ENGINE | options)
+        super().__init__(llm, llm)
         self.k = 1
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_source":  # a copy has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._source, name)
 
     def generate(
         self, prompts: Sequence[dict[str, Any]], sampling_params: Any, use_tqdm: bool = False
@@ -148,17 +135,11 @@ class DistinctEngine(Drawing):
 class DistinctClient(Drawing):
     """A client of a server for TRL whose ``generate`` draws distinct completions.
 
-    Everything else, such as the transfer of the trained weights, is that of TRL's own client.
+    TRL's own client transfers the trained weights.
     """
 
     def __init__(self, client: Any) -> None:
-        super().__init__(server_of(client))
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_client":  # a copy has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._client, name)
+        super().__init__(client, server_of(client))
 
     def generate(
         self,

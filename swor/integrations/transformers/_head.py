@@ -40,11 +40,6 @@ class Head:
         self.steps, self.catalogue = steps_of(processor), catalogue
 
     @property
-    def end(self) -> int | None:
-        """The first of the tokens that end a completion, if there is one."""
-        return self.tokens.ends[0] if self.tokens.ends else None
-
-    @property
     def plain(self) -> bool:
         """Whether the logits alone define the distribution, whatever the tokens before."""
         return not self.steps and self.catalogue is None
@@ -58,7 +53,7 @@ class Head:
         """
         logits = logits.to(working_dtype(logits.dtype))
         if self.catalogue is not None:
-            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
+            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.tokens.end)
             logits = logits.masked_fill(~allowed, -torch.inf)
         if self.steps:
             context = self.network.context(tokens, owners)

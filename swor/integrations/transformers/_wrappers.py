@@ -1,13 +1,70 @@
-"""Models that are spread over ranks: every call of such a model is a call by all ranks."""
+"""What a model is wrapped in: adapters, compilers, and wrappers that spread it over ranks.
+
+Every call of a model that is spread over ranks is a call by all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Of torch.compile; of data parallelism and of DeepSpeed; of the first FSDP.
+INSIDE = ("_orig_mod", "module", "_fsdp_wrapped_module")
+
+
+def underlying(model: nn.Module) -> PreTrainedModel:
+    """Return the model inside all wrappers, which has the settings and whose ``forward`` names its arguments.
+
+    Read settings from it, but call the wrapped model: a direct call would bypass adapters and hooks.
+    """
+    inside: Any = model
+    while True:
+        if hasattr(inside, "get_base_model"):
+            check_adapter(inside)
+            inside = inside.get_base_model()
+        elif wrappers := [name for name in INSIDE if name in getattr(inside, "_modules", {})]:
+            inside = inside.get_submodule(wrappers[0])
+        else:
+            base: PreTrainedModel = inside
+            return base
+
+
+def check_adapter(model: Any) -> None:
+    """Check that an adapter acts alike on a whole sequence and on one that is extended token by token."""
+    config = model.active_peft_config
+    if config.is_prompt_learning:
+        raise TypeError(
+            f"the adapter {model.active_adapter!r} is of type {config.peft_type.value}, which puts "
+            "virtual tokens before the input of every call; expected an adapter of the weights, such "
+            "as LoRA, with which completions can be extended by a cache."
+        )
+    if getattr(config, "alora_invocation_tokens", None):
+        raise TypeError(
+            f"the adapter {model.active_adapter!r} has alora_invocation_tokens, which it looks for in "
+            "the input of every call; expected an adapter that is always on, such as plain LoRA, "
+            "with which completions can be extended by a cache."
+        )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Disable dropout, which would change the distribution in every step."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class Ranks:

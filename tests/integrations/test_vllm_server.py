@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swor.integrations.vllm.server import Server
+from swor.integrations.vllm import Server
 
 
 def answers(log_probs: list[float]) -> Any:

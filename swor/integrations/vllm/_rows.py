@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swor.integrations.vllm._wire import Received, decode
+from swor.integrations.vllm._trees import Received, decode
 
 TREE, TAKEN, TEMPERATURE, TOP_K = "swor_tree", "swor_taken", "swor_temperature", "swor_top_k"
 """The extra arguments of requests: strings, numbers and lists, which every server of vLLM accepts."""

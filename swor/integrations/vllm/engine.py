@@ -33,8 +33,10 @@ SETTINGS = (
 TOKEN_IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}  # no tokenizer is needed
 
 
-def check_engine(llm: LLM) -> None:
+def check_engine(llm: LLM | Server) -> None:
     """Check that the engine has the processor, and generates one token at a time."""
+    if isinstance(llm, Server):
+        return  # it was checked when it was made
     config = llm.llm_engine.vllm_config
     model = config.model_config
     if PROCESSOR not in (model.logits_processors or ()) or model.logprobs_mode != LOGPROBS:
@@ -68,8 +70,10 @@ def check_settings(
         check_count("top_k", top_k)
 
 
-def own_pad_token_id(llm: LLM) -> int:
+def own_pad_token_id(llm: LLM | Server) -> int:
     """Return the model's own token for padding; if it has none, the one that ends completions, or 0."""
+    if isinstance(llm, Server):
+        return llm.pad_token_id
     config = llm.llm_engine.vllm_config.model_config.hf_config
     for name in ("pad_token_id", "eos_token_id"):
         given = getattr(config, name, None)
@@ -95,15 +99,8 @@ class Server:
     """
 
     def __init__(self, url: str, *, pad_token_id: int = 0, workers: int = 64) -> None:
-        self.url, self.workers = url.rstrip("/"), workers
+        self.url, self.workers, self.pad_token_id = url.rstrip("/"), workers, pad_token_id
         self.model = str(self._answer("/v1/models")["data"][0]["id"])
-        model = SimpleNamespace(
-            logits_processors=[PROCESSOR],
-            logprobs_mode=LOGPROBS,
-            hf_config=SimpleNamespace(pad_token_id=pad_token_id),
-        )
-        config = SimpleNamespace(model_config=model, speculative_config=None)
-        self.llm_engine = SimpleNamespace(vllm_config=config)
         self._check_processor()
 
     def _check_processor(self) -> None:

@@ -148,16 +148,6 @@ def filled(sample: Sample) -> Tensor:
     return torch.where((sample.log_p > -torch.inf).unsqueeze(-1), sample.value, sample.value[:, :1])
 
 
-def cut(completions: Sequence[list[int]], ends: Sequence[int]) -> list[list[int]]:
-    """Return completions up to their first end token, which is included.
-
-    >>> cut([[5, 0, 9], [5, 6, 7]], [0])
-    [[5, 0], [5, 6, 7]]
-    """
-    stops = [next((t for t, x in enumerate(c) if x in ends), len(c)) for c in completions]
-    return [c[: stop + 1] for c, stop in zip(completions, stops, strict=True)]
-
-
 def padded(prompts: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
     """Return prompts (batch, tokens), padded on the left, and their attention mask.
 

@@ -64,13 +64,15 @@ class Drawing:
     """An engine, or a client of a server, that draws distinct completions; the rest is that of TRL's own.
 
     Attributes:
-        stop_token_ids: that end completions, besides the model's own; to be set before any are drawn.
-        allow_fewer: whether a prompt may have fewer than k completions, likewise.
+        k: the number of completions of every prompt; this and the next two are set before any are drawn.
+        stop_token_ids: that end completions, besides the model's own.
+        allow_fewer: whether a prompt may have fewer than k completions.
         sample: the completions that were drawn last, of all prompts.
     """
 
     def __init__(self, own: Any, source: Any) -> None:
-        self._own, self._source, self.allow_fewer = own, source, False
+        self._own, self._source = own, source
+        self.k, self.allow_fewer = 1, False
         self.stop_token_ids: Sequence[int] = ()
         self.sample: Sample | None = None
 
@@ -100,11 +102,7 @@ class Drawing:
 
 
 class DistinctEngine(Drawing):
-    """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts.
-
-    Attributes:
-        k: the number of completions of every prompt, to be set before they are drawn.
-    """
+    """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         from vllm import LLM
@@ -113,7 +111,6 @@ class DistinctEngine(Drawing):
 
         llm = LLM(*args, **ENGINE | options)
         super().__init__(llm, llm)
-        self.k = 1
 
     def generate(
         self, prompts: Sequence[dict[str, Any]], sampling_params: Any, use_tqdm: bool = False
@@ -187,14 +184,11 @@ def serve_distinct(generation: Any) -> None:
         generation.vllm_client = DistinctClient(client)
 
 
-def drawing_of(generation: Any, k: int) -> Drawing | None:
+def drawing_of(generation: Any) -> Drawing | None:
     """Return what draws completions in this process; None if another one does."""
-    if generation.mode == "server":
-        client: DistinctClient | None = getattr(generation, "vllm_client", None)
-        return client
-    engine: DistinctEngine = generation.llm
-    engine.k = k
-    return engine
+    server = generation.mode == "server"
+    own: Drawing | None = getattr(generation, "vllm_client", None) if server else generation.llm
+    return own
 
 
 def shared_sample(generation: Any, drawing: Drawing | None) -> Sample:

@@ -14,7 +14,7 @@ from trl import RLOOConfig, RLOOTrainer
 from trl.models import unwrap_model_for_generation
 
 from swor.integrations.transformers import sample_completions
-from swor.integrations.transformers._prompts import token_ids
+from swor.integrations.transformers._prompts import Tokens, token_ids
 from swor.integrations.trl._compatibility import (
     accepted,
     check_attributes,
@@ -36,7 +36,6 @@ from swor.integrations.trl._sampling import (
     check_settings,
     check_sizes,
     check_text_only,
-    cut,
     filled,
     one_of_each,
     padded,
@@ -189,19 +188,19 @@ class UnorderedSetTrainer(WeightedMetrics):
             config = getattr(self.model, "generation_config", None)
             given = token_ids(getattr(config, "eos_token_id", None))
             ends += [end for end in given if end not in ends]  # the engine ends at these too
-            drawing = drawing_of(self.vllm_generation, k)
+            drawing = drawing_of(self.vllm_generation)
             if drawing is not None:
-                drawing.stop_token_ids, drawing.allow_fewer = ends, self._allow_fewer
+                drawing.k, drawing.stop_token_ids, drawing.allow_fewer = k, ends, self._allow_fewer
             super()._generate_single_turn(prompt_ids, None, {})  # TRL loads the trained weights
             everyone = shared_sample(self.vllm_generation, drawing)
             self._sample = own_part(everyone, len(prompts), device)
         else:
             self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
-        completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)
-        self._lengths = torch.tensor([len(c) for c in completions], device=device)
-        stops = [*ends, tokenizer.pad_token_id]
-        self._truncated = torch.tensor([c[-1] not in stops for c in completions], device=device)
-        return completions
+        value, pad = filled(self._sample).flatten(0, 1), tokenizer.pad_token_id
+        self._lengths = Tokens(tuple(ends), pad).counted(value).sum(-1)
+        last = value.gather(-1, self._lengths.unsqueeze(-1) - 1).squeeze(-1)
+        self._truncated = ~Tokens((*ends, pad), pad).end_at(last)
+        return [c[:n] for c, n in zip(value.tolist(), self._lengths.tolist(), strict=True)]
 
     def _drawn(self, prompts: list[list[int]], k: int, ends: Sequence[int], pad: int) -> Sample:
         """Draw distinct completions from the model itself."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from swor.integrations.transformers._caches import checked
+from swor.integrations.transformers._caches import cache_of
 from swor.integrations.transformers._wrappers import underlying
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Decoder:
         """Return the logits of the first token, (batch, symbols), and the cache of the prompts."""
         check_position(self.most, self.longest, 0)
         out = self._call(self.input_ids, self.mask, keep=1, use_cache=True)
-        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
+        return out.logits[:, -1], cache_of(out)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Return the logits after each of the new tokens (rows, n), (rows, n, symbols).
@@ -114,7 +114,7 @@ class EncoderDecoder:
         check_position(self.most, self.start.shape[-1], 0)
         out = self._call(self.start, self.mask, self.prompts, use_cache=True)
         self.hidden = out.encoder_last_hidden_state
-        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
+        return out.logits[:, -1], cache_of(out)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""

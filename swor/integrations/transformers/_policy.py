@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from swor._checks import check_count
-from swor.integrations.transformers._caches import arrange, fork, keep, only_attention
+from swor.integrations.transformers._caches import (
+    arrange,
+    fork,
+    keep,
+    layers_of,
+    only_attention,
+)
 from swor.integrations.transformers._head import Head
 from swor.integrations.transformers._prompts import longest
 from swor.integrations.transformers._wrappers import Ranks, underlying
@@ -167,8 +173,7 @@ class CompletionPolicy:
         if self.ranks is not None or checkpointing:
             return None, None  # a model that is spread over ranks is called once for a gradient
         first, cache = self.network.prefill()
-        parts = [getattr(cache, f"{name}_attention_cache", cache) for name in ("self", "cross")]
-        if all(only_attention(layer) for part in parts for layer in part.layers):
+        if all(only_attention(layer) for layer in layers_of(cache)):
             return first, cache
         return None, None  # recurrent layers overwrite states that the gradient needs
 

@@ -199,7 +199,7 @@ class UnorderedSetTrainer(WeightedMetrics):
         value, pad = filled(self._sample).flatten(0, 1), tokenizer.pad_token_id
         self._lengths = Tokens(tuple(ends), pad).counted(value).sum(-1)
         last = value.gather(-1, self._lengths.unsqueeze(-1) - 1).squeeze(-1)
-        self._truncated = ~Tokens((*ends, pad), pad).end_at(last)
+        self._truncated = ~torch.isin(last, torch.tensor([*ends, pad], device=device))
         return [c[:n] for c, n in zip(value.tolist(), self._lengths.tolist(), strict=True)]
 
     def _drawn(self, prompts: list[list[int]], k: int, ends: Sequence[int], pad: int) -> Sample:

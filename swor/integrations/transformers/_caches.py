@@ -32,16 +32,10 @@ def layers_of(cache: Cache) -> list[Any]:
 
 
 def arrange(parents: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Assign rows to beams that continue others, such that as many as possible stay where they are.
+    """Return the row of each beam, and the old row that each new row is a copy of, both (beams,).
 
-    The first beam that continues a row keeps it, and the others take rows that nobody continues.
-
-    Args:
-        parents: the row that each beam continues, (beams,).
-        rows: the number of rows before.
-
-    Returns:
-        The row of each beam, and the old row that each new row is a copy of, both (beams,).
+    Beam i continues row ``parents[i]`` of ``rows``. The first beam that continues a row keeps it, and the
+    others take rows that nobody continues, so that as many as possible stay where they are.
 
     >>> arrange(torch.tensor([2, 0, 0]), 3)  # the third beam takes row 1, which nobody continues
     (tensor([2, 0, 1]), tensor([0, 0, 2]))

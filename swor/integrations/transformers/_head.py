@@ -21,11 +21,7 @@ Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # likewise, and the prompt of
 class Head:
     """The distribution of the next token, as a function of the logits.
 
-    Args:
-        network: the model and the prompts.
-        tokens: the tokens that end and pad completions.
-        processor: changes the logits, and so the distribution.
-        catalogue: restricts the completions, before the processor receives the logits.
+    A catalogue restricts the completions, before the processor receives the logits and changes them.
     """
 
     def __init__(

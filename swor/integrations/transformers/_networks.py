@@ -91,8 +91,7 @@ class EncoderDecoder:
         model: the model.
         mask: of the prompts, (batch, tokens), 0 for padding.
         start: the tokens that every completion begins with, (batch, n).
-        prompts: the prompts as the model takes them, ``input_ids`` or ``encoder_outputs``. With the latter
-            there is no gradient of the encoder, and no :meth:`whole`.
+        prompts: as the model takes them: ``input_ids``, or ``encoder_outputs`` for calls without gradient.
         sharded: whether the encoder cannot be called without the rest of the model.
     """
 

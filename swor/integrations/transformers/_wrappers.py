@@ -68,15 +68,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class Ranks:
-    """Ranks that must call a model equally often, whenever their completions end.
-
-    Args:
-        groups: their process groups; several if the weights are spread over a mesh, one per axis.
-        device: where the flags are that they exchange.
-    """
+    """Ranks that must call a model equally often, whenever their completions end."""
 
     def __init__(self, groups: list[dist.ProcessGroup | None], device: torch.device) -> None:
-        self.groups, self.device = groups, device
+        self.groups = groups  # several if the weights are spread over a mesh, one per axis
+        self.device = device
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is true on any of the ranks, all of which must call this together."""

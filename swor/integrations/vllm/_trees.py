@@ -35,21 +35,13 @@ WHOLE = -(2.0**-25)  # adding it to a logit in single precision changes nothing
 
 @dataclass(slots=True)
 class Node:
-    r"""A prefix of tokens.
+    """A prefix of tokens, with the logs of masses."""
 
-    Attributes:
-        log_p: of its last token, given those before it.
-        log_new: log of the mass of the tokens that no draw has taken after it.
-        log_whole: log of the mass that ``log_new`` is a difference of, so that its error is relative to it.
-        log_left: log of the fraction of its mass that is left, $\log(1 - \varphi)$.
-        children: the nodes after the tokens that were taken.
-    """
-
-    log_p: float = 0.0
-    log_new: float = 0.0
-    log_whole: float = 0.0
-    log_left: float = 0.0
-    children: dict[int, Node] = field(default_factory=dict)
+    log_p: float = 0.0  # of its last token, given those before it
+    log_new: float = 0.0  # of the tokens that no draw has taken after it
+    log_whole: float = 0.0  # of what log_new is a difference of, and its error relative to
+    log_left: float = 0.0  # log(1 − φ), of the fraction of its mass that is left
+    children: dict[int, Node] = field(default_factory=dict)  # after the tokens that were taken
 
     def take(self, token: int, log_p: float) -> Node:
         """Return the node after a token, which is a new one if no draw has taken it before."""
@@ -78,9 +70,8 @@ class Tree:
     def add(self, draws: Sequence[tuple[Sequence[int], Sequence[float]]]) -> list[float]:
         """Mark the completions of a round as drawn, and return their log-probabilities.
 
-        Args:
-            draws: tokens, and log-probabilities of these as the engine drew them from what was left of this
-                tree. A completion may appear several times.
+        A draw is the tokens, and the log-probabilities that the engine drew them with from what was left of
+        this tree. A completion may appear several times.
         """
         paths = [self._path(tokens, log_probs) for tokens, log_probs in draws]
         for path in paths:

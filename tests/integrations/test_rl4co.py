@@ -522,9 +522,10 @@ def test_training_shortens_tours():
 def test_the_best_of_k_beside_rl4co():
     env, td = tsp(5, batch=4)
     policy = attention("tsp").train()
+    policy.encoder.eval()  # frozen by the user
     methods = ("distinct", "sampling", "multistart_sampling", "multistart_greedy")
     best = best_of_k(policy, env, td, 120, methods=methods, generator=seeded())
-    assert policy.training
+    assert policy.training and not policy.encoder.training
     every = every_solution(env, td[:1])
     for method in methods:
         assert best[method].shape == (4, 120)

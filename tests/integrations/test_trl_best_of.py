@@ -14,8 +14,7 @@ from transformers import HfArgumentParser
 import swor
 from swor.integrations.transformers import completion_log_probs
 from swor.integrations.trl import UnorderedSetConfig
-from swor.integrations.trl._groups import group_advantages
-from swor.integrations.trl._rewards import Goal
+from swor.integrations.trl._rewards import Goal, group_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -89,23 +88,31 @@ def test_rewards_are_clipped_before_the_best_is_taken(tmp_path):
 # A step, and many.
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
-def test_a_step_has_the_gradient_of_the_best_of_m(m, tmp_path):
-    run = best_of_trainer(tmp_path, best_of=m, beta=0.0)
+def starts_with_a(completions, **_):
+    return [float(text.split()[:1] == ["a"]) for text in completions]
+
+
+@pytest.mark.parametrize(
+    "objective, m",
+    [("best_of", 2), ("best_of", 3), ("best_of", 4), ("log_success", 1), ("log_success", 3)],
+)
+def test_a_step_has_the_gradient_of_the_objective(objective, m, tmp_path):
+    options = {"reward_funcs": starts_with_a} if objective == "log_success" else {}
+    run = best_of_trainer(tmp_path, beta=0.0, options=options, **{objective: m})
     run.model.train()
     batch = run._generate_and_score_completions(PROMPTS)
-    sample, reward = run._sample, run._rewards.view(2, 4)
     parameters = list(run.model.parameters())
     found = torch.autograd.grad(run.compute_loss(run.model, batch), parameters)
-    sample = replace(sample, log_p=log_probs(run.model, batch, sample))
-    loss = -swor.best_of(sample, m).loss(reward).mean()
+    sample = replace(run._sample, log_p=log_probs(run.model, batch, run._sample))
+    loss = -getattr(swor, objective)(sample, m).loss(run._rewards).mean()
     expected = torch.autograd.grad(loss, parameters)
     assert max(g.abs().max() for g in expected) > 1e-2
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0.0, atol=1e-5)
-    logged = run._metrics["train"]["swor/best_of"]
+    logged = run._metrics["train"][f"swor/{objective}"]
     assert logged == pytest.approx([-loss.item()], abs=1e-5)
-    assert run._metrics["train"]["swor/reward"][0] < logged[0]
+    if objective == "best_of":
+        assert run._metrics["train"]["swor/reward"][0] < logged[0]
 
 
 def test_training_raises_the_best_of_m(tmp_path):
@@ -138,27 +145,6 @@ def test_the_mean_is_trained_for_if_nothing_else_is_said(tmp_path):
 
 
 # The log of the probability of success.
-
-
-def starts_with_a(completions, **_):
-    return [float(text.split()[:1] == ["a"]) for text in completions]
-
-
-@pytest.mark.parametrize("order", [1, 3])
-def test_a_step_has_the_gradient_of_the_log_of_success(order, tmp_path):
-    options = {"reward_funcs": starts_with_a}
-    run = best_of_trainer(tmp_path, log_success=order, beta=0.0, options=options)
-    run.model.train()
-    batch = run._generate_and_score_completions(PROMPTS)
-    parameters = list(run.model.parameters())
-    found = torch.autograd.grad(run.compute_loss(run.model, batch), parameters)
-    sample = replace(run._sample, log_p=log_probs(run.model, batch, run._sample))
-    loss = -swor.log_success(sample, order).loss(run._rewards).mean()
-    expected = torch.autograd.grad(loss, parameters)
-    assert max(g.abs().max() for g in expected) > 1e-2
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=0.0, atol=1e-5)
-    assert run._metrics["train"]["swor/log_success"] == pytest.approx([-loss.item()], abs=1e-5)
 
 
 def test_rewards_of_the_log_of_success_may_be_clipped_to_0_and_1(tmp_path):

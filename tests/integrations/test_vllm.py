@@ -19,8 +19,7 @@ from vllm_serve import serving
 import swor
 from swor.integrations.vllm import ENGINE, DistinctCompletions, Server, sample_completions
 from swor.integrations.vllm._rows import TREE
-from swor.integrations.vllm._trees import Tree
-from swor.integrations.vllm._wire import encode
+from swor.integrations.vllm._trees import Tree, encode
 
 pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not here: run `make test-vllm`"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swor.integrations.vllm.server import Server
+from swor.integrations.vllm import DistinctCompletions, Server
 
 
 def answers(log_probs: list[float]) -> Any:
@@ -28,7 +28,9 @@ def answers(log_probs: list[float]) -> Any:
 
 def test_a_server_with_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "_answer", answers([-math.log(2.0)] * 2))
-    assert Server("http://localhost:8000/").model == "a model"
+    server = Server("http://localhost:8000/", pad_token_id=3)
+    assert server.model == "a model"
+    assert DistinctCompletions(server, [[1]], max_new_tokens=2).pad == 3
 
 
 def test_a_server_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

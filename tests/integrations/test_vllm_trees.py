@@ -17,8 +17,7 @@ from tabular_language_model import END, LENGTH, SYMBOLS, completions, logits
 import swor
 from swor.integrations.vllm import ENGINE, DistinctCompletions, sample_completions
 from swor.integrations.vllm._rows import TREE, Walk, leave_out
-from swor.integrations.vllm._trees import Tree
-from swor.integrations.vllm._wire import decode, encode
+from swor.integrations.vllm._trees import Tree, decode, encode
 from swor.integrations.vllm.engine import check_engine, check_settings, own_pad_token_id
 
 PROMPT = [7]

@@ -87,19 +87,16 @@ def check_instances(td: TensorDict) -> None:
         )
 
 
-def check_start(start: Tensor, mask: Tensor) -> None:
-    """Check that the environment allows the first action of every solution.
-
-    Args:
-        start: (batch,)
-        mask: true for the actions that are allowed, (batch, actions).
-    """
+def first_actions(start: int | Tensor, mask: Tensor) -> Tensor:
+    """Return the first action of all solutions, (batch,), which the mask (batch, actions) has to allow."""
+    first = torch.as_tensor(start, device=mask.device).expand(len(mask))
     actions = torch.arange(mask.shape[-1], device=mask.device)
-    allowed = (mask & (actions == start.unsqueeze(-1))).any(-1)
+    allowed = (mask & (actions == first.unsqueeze(-1))).any(-1)
     if not bool(allowed.all()):
         i = int(allowed.logical_not().nonzero()[0])
         possible = mask[i].nonzero().flatten().tolist()
         raise ValueError(
-            f"start is {int(start[i])} for instance {i}; expected an action that the environment "
+            f"start is {int(first[i])} for instance {i}; expected an action that the environment "
             f"allows first, one of {possible}. Choose another, or None to let the policy choose."
         )
+    return first

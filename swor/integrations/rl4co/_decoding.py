@@ -54,16 +54,7 @@ ONE_SOLUTION = frozenset({"flp", "mcp", "mtsp"})
 
 
 class Decoder:
-    """The decoder of a policy on instances, which are encoded once.
-
-    Args:
-        policy: a constructive policy; its temperature, clipping and masking apply.
-        env: the environment.
-        td: instances, (batch,).
-
-    Attributes:
-        dtype: of the log-probabilities.
-    """
+    """The decoder of a policy on instances (batch,), which are encoded once."""
 
     def __init__(self, policy: ConstructivePolicy, env: RL4COEnvBase, td: TensorDict) -> None:
         check_policy(policy)
@@ -76,9 +67,7 @@ class Decoder:
     def __call__(self, td: TensorDict, complete: Tensor) -> Tensor:
         """Return the log-probabilities of the next action, (batch, beams, actions).
 
-        Args:
-            td: the environment, with a row for every beam of every instance.
-            complete: whether a solution is complete, (batch, beams); its numbers have no meaning.
+        Those of solutions that are ``complete``, (batch, beams), have no meaning.
         """
         batch, beams = complete.shape
         if bool(complete.any()):

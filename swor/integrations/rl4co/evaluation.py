@@ -76,10 +76,11 @@ def _decoded(
 
 @contextmanager
 def _evaluating(policy: ConstructivePolicy) -> Iterator[None]:
-    """Switch a policy to evaluation mode for the duration of the context."""
-    training = policy.training
+    """Switch a policy to evaluation mode; parts that are in this mode already stay in it afterwards."""
+    training = [module for module in policy.modules() if module.training]
     policy.eval()
     try:
         yield
     finally:
-        policy.train(training)
+        for module in training:
+            module.training = True

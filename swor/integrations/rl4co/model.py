@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor.integrations.rl4co._checks import check_env, check_instances, check_start
+from swor.integrations.rl4co._checks import check_env, check_instances, first_actions
 from swor.integrations.rl4co._decoding import Decoder, from_rows, rows_of, to_rows
 from swor.samplers.sequence_model import extend
 
@@ -80,7 +80,7 @@ class SolutionModel:
         self.env, self.td = env, td
         self.batch, self.end = td["action_mask"].shape
         self.length = 1 + (_many_steps(td) if max_steps is None else max_steps)
-        self._first = None if start is None else _first_actions(start, td["action_mask"])
+        self._first = None if start is None else first_actions(start, td["action_mask"])
         self._gradient = torch.is_grad_enabled()
         self._decoder = Decoder(policy, env, td)
         self._only_end = self._certain(torch.tensor(self.end, device=td["action_mask"].device))
@@ -179,12 +179,6 @@ def _many_steps(td: TensorDict) -> int:
     """Return more steps than a solution takes; it visits everything once and may return or wait."""
     sizes: list[int] = [size for entry in td.values() for size in entry.shape[1:]]
     return 4 * max(sizes)
-
-
-def _first_actions(start: int | Tensor, mask: Tensor) -> Tensor:
-    first = torch.as_tensor(start, device=mask.device).expand(len(mask))
-    check_start(first, mask)
-    return first
 
 
 def _same(symbols: Tensor, value: Tensor, end: int) -> bool:

@@ -12,27 +12,30 @@ if TYPE_CHECKING:
     from transformers import Cache
 
 
-def checked(cache: Any) -> Cache:
-    """Check that the rows of a cache can be re-ordered, and return it."""
+def cache_of(output: Any) -> Cache:
+    """Return the cache that a model returned, after checking that its rows can be re-ordered."""
+    cache: Any = getattr(output, "past_key_values", None)
     if not hasattr(cache, "reorder_cache"):
         raise TypeError(
             f"the model returned {type(cache).__name__} for its past_key_values; expected a "
             "transformers Cache. Use a model that generates with one."
         )
-    return cache
+    checked: Cache = cache
+    return checked
+
+
+def layers_of(cache: Cache) -> list[Any]:
+    """Return the layers of a cache, or of both caches that an encoder-decoder has."""
+    if hasattr(cache, "cross_attention_cache"):
+        return [*cache.self_attention_cache.layers, *cache.cross_attention_cache.layers]
+    return list(cache.layers)
 
 
 def arrange(parents: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Assign rows to beams that continue others, such that as many as possible stay where they are.
+    """Return the row of each beam, and the old row that each new row is a copy of, both (beams,).
 
-    The first beam that continues a row keeps it, and the others take rows that nobody continues.
-
-    Args:
-        parents: the row that each beam continues, (beams,).
-        rows: the number of rows before.
-
-    Returns:
-        The row of each beam, and the old row that each new row is a copy of, both (beams,).
+    Beam i continues row ``parents[i]`` of ``rows``. The first beam that continues a row keeps it, and the
+    others take rows that nobody continues, so that as many as possible stay where they are.
 
     >>> arrange(torch.tensor([2, 0, 0]), 3)  # the third beam takes row 1, which nobody continues
     (tensor([2, 0, 1]), tensor([0, 0, 2]))
@@ -55,11 +58,7 @@ def keep(cache: Cache, source: Tensor, rows: int) -> None:
     moved = (source != torch.arange(len(source), device=source.device)).nonzero().squeeze(-1)
     if len(source) == rows and not len(moved):
         return
-    if hasattr(cache, "cross_attention_cache"):
-        keep(cache.self_attention_cache, source, rows)
-        keep(cache.cross_attention_cache, source, rows)
-        return
-    for layer in cache.layers:
+    for layer in layers_of(cache):
         if len(source) <= rows and only_attention(layer):
             _move(layer, source, moved)
         else:

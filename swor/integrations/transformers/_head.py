@@ -21,11 +21,7 @@ Step = Callable[[Tensor, Tensor, Tensor], Tensor]  # likewise, and the prompt of
 class Head:
     """The distribution of the next token, as a function of the logits.
 
-    Args:
-        network: the model and the prompts.
-        tokens: the tokens that end and pad completions.
-        processor: changes the logits, and so the distribution.
-        catalogue: restricts the completions, before the processor receives the logits.
+    A catalogue restricts the completions, before the processor receives the logits and changes them.
     """
 
     def __init__(
@@ -38,11 +34,6 @@ class Head:
     ) -> None:
         self.network, self.tokens = network, tokens
         self.steps, self.catalogue = steps_of(processor), catalogue
-
-    @property
-    def end(self) -> int | None:
-        """The first of the tokens that end a completion, if there is one."""
-        return self.tokens.ends[0] if self.tokens.ends else None
 
     @property
     def plain(self) -> bool:
@@ -58,7 +49,7 @@ class Head:
         """
         logits = logits.to(working_dtype(logits.dtype))
         if self.catalogue is not None:
-            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.end)
+            allowed = self.catalogue.allowed(tokens, logits.shape[-1], self.tokens.end)
             logits = logits.masked_fill(~allowed, -torch.inf)
         if self.steps:
             context = self.network.context(tokens, owners)

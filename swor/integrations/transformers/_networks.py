@@ -1,58 +1,26 @@
-"""Adapters of Hugging Face models that encode prompts once and extend rows of tokens."""
+"""Adapters of Hugging Face models that encode prompts once and extend rows of tokens.
+
+Both have the methods of :class:`Decoder`. ``owners``, (rows,), has the index of the prompt that each row
+completes.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from swor.integrations.transformers._caches import checked
+from swor.integrations.transformers._caches import cache_of
+from swor.integrations.transformers._wrappers import underlying
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
-# Of torch.compile; of data parallelism and of DeepSpeed; of the first FSDP.
-INSIDE = ("_orig_mod", "module", "_fsdp_wrapped_module")
-
-
-class Network(Protocol):
-    """A model with its prompts. ``owners``, (rows,), has the index of the prompt that each row completes."""
-
-    def prefill(self) -> tuple[Tensor, Cache]:
-        """Return the logits of the first token, (batch, symbols), and the cache of the prompts."""
-        ...
-
-    def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """Return the logits after each of the new tokens (rows, n), (rows, n, symbols).
-
-        The new tokens follow ``past`` other tokens of the completion.
-        """
-        ...
-
-    def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Return the logits of tokens (rows, n), computed in one pass without a cache, (rows, n, symbols)."""
-        ...
-
-    def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Return the token ids for a logits processor, (rows, prefix + n)."""
-        ...
-
-
-def network_of(
-    model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
-) -> Network:
-    """Return the adapter that fits a model."""
-    if underlying(model).config.is_encoder_decoder:
-        return EncoderDecoder(model, input_ids, mask, sharded=sharded)
-    return Decoder(model, input_ids, mask)
-
 
 class Decoder:
-    """A decoder-only model with prompts that are padded on the left."""
+    """A decoder-only model with prompts (batch, tokens) that are padded on the left."""
 
     def __init__(self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor) -> None:
         self.model, self.input_ids, self.mask = model, input_ids, mask
@@ -62,33 +30,33 @@ class Decoder:
         self.takes = inspect.signature(underlying(model).forward).parameters
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """Run one pass over the prompts."""
+        """Return the logits of the first token, (batch, symbols), and the cache of the prompts."""
         check_position(self.most, self.longest, 0)
-        out = self._call(self.input_ids, self.mask, _positions(self.mask), keep=1, use_cache=True)
-        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
+        out = self._call(self.input_ids, self.mask, keep=1, use_cache=True)
+        return out.logits[:, -1], cache_of(out)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
-        """Run one pass over new tokens."""
+        """Return the logits after each of the new tokens (rows, n), (rows, n, symbols).
+
+        The new tokens follow ``past`` other tokens of the completion.
+        """
         self._check_position(owners, past + tokens.shape[-1])
         ones = self.mask.new_ones(len(tokens), past + tokens.shape[-1])
         mask = torch.cat([self.mask[owners], ones], dim=-1)
-        steps = torch.arange(past, past + tokens.shape[-1], device=tokens.device)
-        positions = self.lengths[owners].unsqueeze(-1) + steps
-        logits: Tensor = self._call(tokens, mask, positions, use_cache=True, cache=cache).logits
+        logits: Tensor = self._call(tokens, mask, use_cache=True, cache=cache).logits
         return logits
 
     def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Run one pass over prompts and tokens; the last token is predicted only."""
+        """Return the logits of tokens (rows, n), computed in one pass without a cache, (rows, n, symbols)."""
         n = tokens.shape[-1]
         self._check_position(owners, n - 1)
         ids = self.context(tokens, owners)[:, :-1]
         mask = torch.cat([self.mask[owners], torch.ones_like(tokens)], dim=-1)[:, :-1]
-        out = self._call(ids, mask, _positions(mask), keep=n, use_cache=False)
-        logits: Tensor = out.logits
+        logits: Tensor = self._call(ids, mask, keep=n, use_cache=False).logits
         return logits[:, -n:]
 
     def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Return the prompts, followed by the tokens."""
+        """Return the token ids for a logits processor, the prompts before the tokens, (rows, prefix + n)."""
         return torch.cat([self.input_ids[owners], tokens], dim=-1)
 
     def _check_position(self, owners: Tensor, tokens: int) -> None:
@@ -100,7 +68,6 @@ class Decoder:
         self,
         ids: Tensor,
         mask: Tensor,
-        positions: Tensor,
         *,
         use_cache: bool,
         keep: int = 0,
@@ -110,111 +77,106 @@ class Decoder:
         if cache is not None:
             inputs["past_key_values"] = cache
         if self.padded and "position_ids" in self.takes:  # otherwise the model counts by itself
-            inputs["position_ids"] = positions
+            positions = (mask.cumsum(-1) - 1).clamp(min=0)  # without padding
+            inputs["position_ids"] = positions[:, -ids.shape[-1] :]
         if keep and "logits_to_keep" in self.takes:
             inputs["logits_to_keep"] = keep
         return self.model(**inputs)
 
 
 class EncoderDecoder:
-    """An encoder-decoder model, which encodes the prompts and begins completions with a start token.
+    """An encoder-decoder model, whose completions begin with tokens of their own.
 
     Args:
         model: the model.
-        input_ids: prompts, (batch, tokens).
-        mask: (batch, tokens), 0 for padding.
+        mask: of the prompts, (batch, tokens), 0 for padding.
+        start: the tokens that every completion begins with, (batch, n).
+        prompts: as the model takes them: ``input_ids``, or ``encoder_outputs`` for calls without gradient.
         sharded: whether the encoder cannot be called without the rest of the model.
     """
 
     def __init__(
-        self, model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
+        self,
+        model: PreTrainedModel,
+        mask: Tensor,
+        start: Tensor,
+        prompts: dict[str, Any],
+        *,
+        sharded: bool = False,
     ) -> None:
-        self.model, self.input_ids, self.mask, self.sharded = model, input_ids, mask, sharded
-        self.most = position_limit(model)
-        inside = underlying(model)
-        start = inside.generation_config.decoder_start_token_id
-        start = inside.config.decoder_start_token_id if start is None else start
-        if start is None:
-            raise ValueError(
-                "the model has no decoder_start_token_id; expected the token that precedes "
-                "every completion. Set model.generation_config.decoder_start_token_id."
-            )
-        self.start = input_ids.new_full((len(input_ids), 1), start)
+        self.model, self.mask, self.start, self.prompts = model, mask, start, prompts
+        self.sharded, self.most = sharded, position_limit(model)
         self.hidden = torch.empty(0)  # of the prompts, after prefill
 
     def prefill(self) -> tuple[Tensor, Cache]:
-        """Run one pass over prompts and start tokens."""
-        out = self.model(
-            input_ids=self.input_ids,
-            attention_mask=self.mask,
-            decoder_input_ids=self.start,
-            use_cache=True,
-        )
+        """Run one pass over prompts and the tokens that completions begin with."""
+        check_position(self.most, self.start.shape[-1], 0)
+        out = self._call(self.start, self.mask, self.prompts, use_cache=True)
         self.hidden = out.encoder_last_hidden_state
-        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
+        return out.logits[:, -1], cache_of(out)
 
     def extend(self, cache: Cache, tokens: Tensor, owners: Tensor, past: int) -> Tensor:
         """Run one pass over new tokens."""
         check_position(self.most, self.start.shape[-1], past + tokens.shape[-1])
-        prompts = {"encoder_outputs": (self.hidden[owners],)}
-        return self._decode(tokens, owners, prompts, cache)
-
-    def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Run one pass over start tokens and tokens; the last token is predicted only."""
-        check_position(self.most, 1, tokens.shape[-1] - 1)
-        ids = self.context(tokens, owners)[:, :-1]
-        if self.sharded:
-            return self._decode(ids, owners, {"input_ids": self.input_ids[owners]})
-        encoder = underlying(self.model).get_encoder()
-        hidden = encoder(input_ids=self.input_ids, attention_mask=self.mask).last_hidden_state
-        return self._decode(ids, owners, {"encoder_outputs": (hidden[owners],)})
-
-    def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
-        """Return the start token, followed by the tokens."""
-        return torch.cat([self.start[owners], tokens], dim=-1)
-
-    def _decode(
-        self, ids: Tensor, owners: Tensor, prompts: dict[str, Any], cache: Cache | None = None
-    ) -> Tensor:
-        logits: Tensor = self.model(
-            decoder_input_ids=ids,
-            attention_mask=self.mask[owners],
-            past_key_values=cache,
-            use_cache=cache is not None,
-            **prompts,
-        ).logits
+        encoded = {"encoder_outputs": (self.hidden[owners],)}
+        out = self._call(tokens, self.mask[owners], encoded, use_cache=True, cache=cache)
+        logits: Tensor = out.logits
         return logits
 
+    def whole(self, tokens: Tensor, owners: Tensor) -> Tensor:
+        """Run one pass over start token and tokens; the last token is predicted only."""
+        check_position(self.most, self.start.shape[-1], tokens.shape[-1] - 1)
+        ids = self.context(tokens, owners)[:, :-1]
+        if self.sharded:
+            prompts: dict[str, Any] = {"input_ids": self.prompts["input_ids"][owners]}
+        else:
+            encoder = underlying(self.model).get_encoder()
+            hidden = encoder(**self.prompts, attention_mask=self.mask).last_hidden_state
+            prompts = {"encoder_outputs": (hidden[owners],)}
+        logits: Tensor = self._call(ids, self.mask[owners], prompts, use_cache=False).logits
+        return logits
 
-class Encoded(EncoderDecoder):
-    """An encoder-decoder model whose prompts are encoded already, for calls without gradient.
+    def context(self, tokens: Tensor, owners: Tensor) -> Tensor:
+        """Return the tokens that completions begin with, followed by the tokens."""
+        return torch.cat([self.start[owners], tokens], dim=-1)
 
-    Args:
-        model: the model.
-        hidden: the last hidden states of the encoder, (batch, tokens, features).
-        mask: (batch, tokens), 0 for padding.
-        start: the tokens with which every completion begins, (batch, n).
-    """
-
-    def __init__(self, model: PreTrainedModel, hidden: Tensor, mask: Tensor, start: Tensor) -> None:
-        self.model, self.hidden, self.mask, self.start = model, hidden, mask, start
-        self.most = position_limit(model)
-
-    def prefill(self) -> tuple[Tensor, Cache]:
-        """Run one pass over the start tokens."""
-        check_position(self.most, self.start.shape[-1], 0)
-        out = self.model(
-            encoder_outputs=(self.hidden,),
-            attention_mask=self.mask,
-            decoder_input_ids=self.start,
-            use_cache=True,
+    def _call(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        prompts: dict[str, Any],
+        *,
+        use_cache: bool,
+        cache: Cache | None = None,
+    ) -> Any:
+        return self.model(
+            decoder_input_ids=ids,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=use_cache,
+            **prompts,
         )
-        return out.logits[:, -1], checked(getattr(out, "past_key_values", None))
 
 
-def _positions(mask: Tensor) -> Tensor:
-    """Return the position of every token, counted without padding."""
-    return (mask.cumsum(-1) - 1).clamp(min=0)
+Network = Decoder | EncoderDecoder
+
+
+def network_of(
+    model: PreTrainedModel, input_ids: Tensor, mask: Tensor, *, sharded: bool = False
+) -> Network:
+    """Return the adapter that fits a model."""
+    inside = underlying(model)
+    if not inside.config.is_encoder_decoder:
+        return Decoder(model, input_ids, mask)
+    start = inside.generation_config.decoder_start_token_id
+    start = inside.config.decoder_start_token_id if start is None else start
+    if start is None:
+        raise ValueError(
+            "the model has no decoder_start_token_id; expected the token that precedes "
+            "every completion. Set model.generation_config.decoder_start_token_id."
+        )
+    starts = input_ids.new_full((len(input_ids), 1), start)
+    return EncoderDecoder(model, mask, starts, {"input_ids": input_ids}, sharded=sharded)
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
@@ -236,49 +198,3 @@ def check_position(most: int | None, before: int, tokens: int) -> None:
             f"{before + tokens} positions, but the model has {most}; expected at most as many. Lower "
             "max_new_tokens, or shorten the prompts."
         )
-
-
-def underlying(model: nn.Module) -> PreTrainedModel:
-    """Return the model inside all wrappers, which has the settings and whose ``forward`` names its arguments.
-
-    Read settings from it, but call the wrapped model: a direct call would bypass adapters and hooks.
-    """
-    inside: Any = model
-    while True:
-        if hasattr(inside, "get_base_model"):
-            check_adapter(inside)
-            inside = inside.get_base_model()
-        elif wrappers := [name for name in INSIDE if name in getattr(inside, "_modules", {})]:
-            inside = inside.get_submodule(wrappers[0])
-        else:
-            base: PreTrainedModel = inside
-            return base
-
-
-def check_adapter(model: Any) -> None:
-    """Check that an adapter acts alike on a whole sequence and on one that is extended token by token."""
-    config = model.active_peft_config
-    if config.is_prompt_learning:
-        raise TypeError(
-            f"the adapter {model.active_adapter!r} is of type {config.peft_type.value}, which puts "
-            "virtual tokens before the input of every call; expected an adapter of the weights, such "
-            "as LoRA, with which completions can be extended by a cache."
-        )
-    if getattr(config, "alora_invocation_tokens", None):
-        raise TypeError(
-            f"the adapter {model.active_adapter!r} has alora_invocation_tokens, which it looks for in "
-            "the input of every call; expected an adapter that is always on, such as plain LoRA, "
-            "with which completions can be extended by a cache."
-        )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Disable dropout, which would change the distribution in every step."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

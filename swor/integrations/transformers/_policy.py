@@ -1,4 +1,7 @@
-r"""The completions of prompts as a :class:`swor.SequenceModel`: $p(x) = \prod_t p(x_t \mid x_{<t})$."""
+r"""The completions of prompts as a :class:`swor.SequenceModel`: $p(x) = \prod_t p(x_t \mid x_{<t})$.
+
+A search draws them token by token. Their log-probabilities with gradient are computed for all tokens at once.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from swor.integrations.transformers._caches import arrange, fork, keep
-from swor.integrations.transformers._ranks import Ranks
-from swor.integrations.transformers._scoring import Scorer
+from swor._checks import check_count
+from swor.integrations.transformers._caches import (
+    arrange,
+    fork,
+    keep,
+    layers_of,
+    only_attention,
+)
+from swor.integrations.transformers._head import Head
+from swor.integrations.transformers._prompts import longest
+from swor.integrations.transformers._wrappers import Ranks, underlying
+from swor.math._logspace import working_dtype
 from swor.samplers.sequence_model import extend
 from swor.types import Sample
 
@@ -32,15 +45,32 @@ class CompletionPolicy:
     """The distribution over completions that a language model and its prompts define.
 
     Args:
-        scorer: computes log-probabilities with gradient; its head has the distribution of the next token.
+        head: the distribution of the next token.
         length: the largest number of tokens in a completion.
         ranks: the ranks that must call the model equally often, if there are others.
+        chunk: the number of completions per prompt that are scored at a time, all if None. The activations
+            of one chunk are in memory, and those of the others are computed again in the backward pass.
+        drawn: whether completions to score were drawn from the head, so that all their tokens are possible.
     """
 
-    def __init__(self, scorer: Scorer, length: int, *, ranks: Ranks | None = None) -> None:
-        self.scorer, self.head, self.network = scorer, scorer.head, scorer.network
-        self.tokens, self.end = self.head.tokens, self.head.end
-        self.length, self.ranks = length, ranks
+    def __init__(
+        self,
+        head: Head,
+        length: int,
+        *,
+        ranks: Ranks | None = None,
+        chunk: int | None = None,
+        drawn: bool = False,
+    ) -> None:
+        if chunk is not None:
+            check_count("chunk", chunk)
+        self.head, self.network, self.tokens, self.end = (
+            head,
+            head.network,
+            head.tokens,
+            head.tokens.end,
+        )
+        self.length, self.ranks, self.chunk, self.drawn = length, ranks, chunk, drawn
         self.spare: Cache | None = None  # of the first prompt, for calls that only join other ranks
 
     def start(self) -> PartialCompletions:
@@ -77,7 +107,7 @@ class CompletionPolicy:
         index = parents * state.log_probs.shape[-1] + symbols
         possible = state.log_probs.flatten(-2).gather(-1, index) > -torch.inf
         row = state.row.gather(-1, parents)
-        live = possible & (row >= 0) & ~self._ends(symbols)
+        live = possible & (row >= 0) & ~self.tokens.end_at(symbols)
         rows = int((state.row >= 0).sum())
         kept, source = arrange(row[live], rows)
         keep(state.cache, source, rows)
@@ -95,16 +125,10 @@ class CompletionPolicy:
             self.network.extend(fork(self.spare), nothing.unsqueeze(-1), nothing, 0)
         self.spare = None
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log-probabilities of completions (batch, k, n) with gradient, (batch, k)."""
-        self.finish()
-        return self.scorer.log_prob(value)
-
     def filled(self, sample: Sample) -> Sample:
         """Return the sample with padding after the end of each completion."""
-        steps = torch.arange(sample.value.shape[-1], device=sample.value.device)
-        counts = steps < self.tokens.lengths(sample.value).unsqueeze(-1)
-        return replace(sample, value=torch.where(counts, sample.value, self.tokens.pad))
+        counted = self.tokens.counted(sample.value)
+        return replace(sample, value=torch.where(counted, sample.value, self.tokens.pad))
 
     def _extend(self, cache: Cache, tokens: Tensor, owners: Tensor, row: Tensor) -> Tensor:
         """Return the logits after completions, each of which has a row of the cache, in their order."""
@@ -122,37 +146,72 @@ class CompletionPolicy:
         every[live] = log_probs
         return every
 
-    def _ends(self, symbols: Tensor) -> Tensor:
-        ends = torch.tensor(self.tokens.ends, device=symbols.device, dtype=symbols.dtype)
-        return torch.isin(symbols, ends)
+    # Log-probabilities of completions that are given.
 
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Map completions (batch, k, n) to log-probabilities (batch, k) with gradient.
 
-class RecordingPolicy(CompletionPolicy):
-    """A policy that remembers the log-probabilities of all steps of a search, for :meth:`scores`."""
-
-    def __init__(self, scorer: Scorer, length: int, *, ranks: Ranks | None = None) -> None:
-        super().__init__(scorer, length, ranks=ranks)
-        self.history: list[
-            tuple[Tensor, Tensor]
-        ] = []  # the tokens before each step, and its result
-
-    def step(self, state: PartialCompletions) -> tuple[Tensor, PartialCompletions]:
-        """Return the log-probabilities of the next token, and remember them."""
-        log_probs, state = super().step(state)
-        self.history.append((state.tokens, log_probs))
-        return log_probs, state
-
-    def scores(self, value: Tensor) -> tuple[Tensor, ...]:
-        """Return the log-probabilities along completions (batch, k, n), each (batch · k, symbols).
-
-        The completions are as the search returned them. After the end of one, padding is certain.
+        Tokens after an end do not count.
         """
-        lengths, scores = self.tokens.lengths(value), []
-        for t, (tokens, log_probs) in enumerate(self.history):
-            same = (value[:, :, None, :t] == tokens[:, None]).all(-1)
-            beam = same.long().argmax(-1, keepdim=True).expand(-1, -1, log_probs.shape[-1])
-            padding = torch.full_like(log_probs[:, :1], -torch.inf)
-            padding[..., self.tokens.pad] = 0.0
-            over = (lengths <= t).unsqueeze(-1)
-            scores.append(torch.where(over, padding, log_probs.gather(1, beam)).flatten(0, 1))
-        return tuple(scores)
+        self.finish()
+        counted = self.tokens.counted(value)
+        counted = counted[..., : longest(counted)]
+        value = torch.where(counted, value[..., : counted.shape[-1]], 0)  # padding may be no token
+        first, cache = self._prefill()
+        if self.chunk is None:
+            return self._log_prob(value, counted, first, cache)
+        parts = [
+            checkpoint(self._log_prob, v, c, first, cache, use_reentrant=False)
+            for v, c in zip(value.split(self.chunk, 1), counted.split(self.chunk, 1), strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _prefill(self) -> tuple[Tensor | None, Cache | None]:
+        """Return the logits of the first token and the cache of the prompts, if they can be shared."""
+        model = self.network.model
+        checkpointing = underlying(model).is_gradient_checkpointing and model.training
+        if self.ranks is not None or checkpointing:
+            return None, None  # a model that is spread over ranks is called once for a gradient
+        first, cache = self.network.prefill()
+        if all(only_attention(layer) for layer in layers_of(cache)):
+            return first, cache
+        return None, None  # recurrent layers overwrite states that the gradient needs
+
+    def _log_prob(
+        self, value: Tensor, counted: Tensor, first: Tensor | None, cache: Cache | None
+    ) -> Tensor:
+        batch, k, n = value.shape
+        owners = torch.arange(batch, device=value.device).repeat_interleave(k)
+        tokens = value.flatten(0, 1)
+        if first is None or cache is None:
+            logits = self.network.whole(tokens, owners)
+        else:
+            logits = first[owners].unsqueeze(1)
+            if n > 1:
+                cache = fork(cache)
+                cache.reorder_cache(owners)
+                later = self.network.extend(cache, tokens[:, :-1], owners, 0)
+                logits = torch.cat([logits, later], dim=1)
+        total = self._plain_total if self.head.plain else self._total
+        return total(logits, tokens, owners, counted.flatten(0, 1)).view(batch, k)
+
+    def _plain_total(
+        self, logits: Tensor, tokens: Tensor, owners: Tensor, counted: Tensor
+    ) -> Tensor:
+        """Return the sum of the log-probabilities of the tokens that count, (rows,)."""
+        logits = logits.to(working_dtype(logits.dtype))
+        chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+        return torch.where(counted, chosen - logits.logsumexp(-1), 0.0).sum(-1)
+
+    def _total(self, logits: Tensor, tokens: Tensor, owners: Tensor, counted: Tensor) -> Tensor:
+        """Return the same sum token by token, since each may change the distribution of the next."""
+        total = torch.zeros_like(logits[:, 0, 0], dtype=working_dtype(logits.dtype))
+        for t in range(tokens.shape[-1]):
+            possible = total.detach() > -torch.inf  # after an impossible token there is no next one
+            rows = (counted[:, t] & possible).nonzero().squeeze(-1)
+            own = tokens[rows, t]
+            drawn = own if self.drawn else None
+            log_probs = self.head.log_probs(logits[rows, t], tokens[rows, :t], owners[rows], drawn)
+            chosen = log_probs.gather(-1, own.unsqueeze(-1)).squeeze(-1)
+            total = total.index_add(0, rows, chosen)
+        return total

@@ -1,4 +1,4 @@
-"""Checks of prompts, and of the tokens that end and pad completions."""
+"""Prompts and completions as tokens: which of them end and pad completions, and checks of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_shape, check_tensor
-from swor.integrations.transformers._networks import underlying
+from swor.integrations.transformers._wrappers import underlying
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -22,18 +22,31 @@ class Tokens(NamedTuple):
     ends: tuple[int, ...]  # each ends a completion; empty if all completions have the same length
     pad: int  # pads completions that have ended
 
-    def lengths(self, value: Tensor) -> Tensor:
-        """Return the number of tokens of each completion, (*batch,), including its end token."""
-        ended = torch.isin(value, torch.tensor(self.ends, device=value.device, dtype=value.dtype))
-        before = (ended.cumsum(-1) == 0).sum(-1)
-        return (before + 1).clamp(max=value.shape[-1])
+    @property
+    def end(self) -> int | None:
+        """The first of the tokens that end a completion, if there is one."""
+        return self.ends[0] if self.ends else None
+
+    def end_at(self, value: Tensor) -> Tensor:
+        """Return which tokens end a completion."""
+        return torch.isin(value, torch.tensor(self.ends, device=value.device, dtype=value.dtype))
+
+    def counted(self, value: Tensor) -> Tensor:
+        """Return which tokens of completions (*batch, n) belong to them, the end token included."""
+        ended = self.end_at(value).long()
+        return ended.cumsum(-1) == ended
+
+
+def longest(counted: Tensor) -> int:
+    """Return the number of tokens of the longest completion, given which of them are counted."""
+    return int(counted.flatten(0, -2).any(0).sum())
 
 
 class Prompts(NamedTuple):
     """The prompts to complete, with the special tokens."""
 
     input_ids: Tensor  # (batch, tokens)
-    attention_mask: Tensor | None  # (batch, tokens), 0 for padding
+    mask: Tensor  # (batch, tokens), 0 for padding
     tokens: Tokens
 
 
@@ -45,7 +58,7 @@ def tokens_of(
     _check_cached(inside)
     defaults = inside.generation_config
     given = defaults.eos_token_id if eos_token_id is None else eos_token_id
-    ends = _token_ids(given)
+    ends = token_ids(given)
     symbols = vocabulary(inside)
     for end in ends:
         if not 0 <= end < symbols:
@@ -57,7 +70,7 @@ def tokens_of(
     return Tokens(ends, (ends[0] if ends else 0) if pad is None else pad)
 
 
-def _token_ids(given: Any) -> tuple[int, ...]:
+def token_ids(given: Any) -> tuple[int, ...]:
     """Return one or several token ids, which may be numbers of NumPy or tensors, as integers."""
     if given is None:
         return ()
@@ -86,9 +99,23 @@ def _check_cached(model: PreTrainedModel) -> None:
         )
 
 
-def check_prompts(model: PreTrainedModel, prompts: Prompts) -> Tensor:
+def prompts_of(
+    model: PreTrainedModel,
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    eos_token_id: int | Sequence[int] | None,
+    pad_token_id: int | None,
+) -> Prompts:
+    """Check prompts, and return them with their mask and the special tokens."""
+    tokens = tokens_of(model, eos_token_id, pad_token_id)
+    check_tensor("input_ids", input_ids, torch.long)
+    return Prompts(input_ids, check_prompts(model, input_ids, attention_mask, tokens), tokens)
+
+
+def check_prompts(
+    model: PreTrainedModel, input_ids: Tensor, given: Tensor | None, tokens: Tokens
+) -> Tensor:
     """Check that prompts are not empty or, for a decoder, padded on the right; return their mask."""
-    input_ids, given, tokens = prompts
     if input_ids.dim() != 2 or input_ids.dtype != torch.long:
         raise ValueError(
             f"input_ids has shape {tuple(input_ids.shape)} and dtype {input_ids.dtype}; expected "
@@ -158,3 +185,16 @@ def _check_left_padded(mask: Tensor) -> None:
             "follow the padding; expected padding on the left for a decoder-only model. Tokenise "
             "with tokenizer.padding_side = 'left'."
         )
+
+
+def check_value(value: Tensor, prompts: Prompts, symbols: int) -> None:
+    """Check that completions are token ids of the model, (batch, k, n), up to their ends."""
+    check_tensor("value", value, torch.long)
+    if value.dim() != 3 or value.dtype != torch.long:
+        raise ValueError(
+            f"value has shape {tuple(value.shape)} and dtype {value.dtype}; expected token ids "
+            "(batch, k, n) in torch.long, as sample_completions returns."
+        )
+    batch = len(prompts.input_ids)
+    check_shape("value", value, (batch, *value.shape[1:]), "completions of every prompt")
+    check_token_ids("value", torch.where(prompts.tokens.counted(value), value, 0), symbols)

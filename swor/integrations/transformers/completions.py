@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_tensor
+from swor._checks import check_count
 from swor.integrations.transformers._head import Head, Processor
-from swor.integrations.transformers._networks import evaluating, network_of, underlying
+from swor.integrations.transformers._networks import network_of
 from swor.integrations.transformers._policy import CompletionPolicy
-from swor.integrations.transformers._prompts import Prompts, check_prompts, tokens_of, vocabulary
-from swor.integrations.transformers._ranks import Ranks, ranks_of
-from swor.integrations.transformers._scoring import Scorer, check_value
+from swor.integrations.transformers._prompts import Prompts, check_value, prompts_of, vocabulary
+from swor.integrations.transformers._wrappers import evaluating, ranks_of
 from swor.integrations.transformers.catalogue import Catalogue
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
 from swor.types import Sample
@@ -97,7 +96,7 @@ def sample_completions(
     >>> s.value.shape, s.log_p.shape
     (torch.Size([2, 4, 5]), torch.Size([2, 4]))
     """
-    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    prompts = prompts_of(model, input_ids, attention_mask, eos_token_id, pad_token_id)
     draw = partial(stochastic_beam_search, k=k, allow_fewer=allow_fewer, generator=generator)
     return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
@@ -121,7 +120,7 @@ def ancestral_completions(
     The completions have the distribution of ``model.generate(do_sample=True, num_return_sequences=k)``.
     The arguments and the result are those of :func:`sample_completions`.
     """
-    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    prompts = prompts_of(model, input_ids, attention_mask, eos_token_id, pad_token_id)
     draw = partial(ancestral_sample, k=k, generator=generator)
     return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
@@ -146,7 +145,7 @@ def beam_completions(
     search is deterministic. Completions are ranked by their probability, without a length penalty; k = 1 is
     greedy decoding.
     """
-    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
+    prompts = prompts_of(model, input_ids, attention_mask, eos_token_id, pad_token_id)
     draw = partial(beam_search, k=k, allow_fewer=allow_fewer)
     return _complete(model, prompts, max_new_tokens, draw, logits_processor, catalogue, chunk)
 
@@ -187,13 +186,11 @@ def completion_log_probs(
     Returns:
         (batch, k)
     """
-    prompts = Prompts(input_ids, attention_mask, tokens_of(model, eos_token_id, pad_token_id))
-    check_tensor("input_ids", input_ids, torch.long)
-    check_value(value, len(input_ids), prompts.tokens, vocabulary(model))
+    prompts = prompts_of(model, input_ids, attention_mask, eos_token_id, pad_token_id)
+    check_value(value, prompts, vocabulary(model))
     length = value.shape[-1] if catalogue is None else max(value.shape[-1], catalogue.length)
-    ranks = ranks_of(model, input_ids.device)
-    scorer = _scorer(model, prompts, length, ranks, logits_processor, catalogue, chunk, drawn=False)
-    return scorer.log_prob(value)
+    policy = _policy(model, prompts, length, logits_processor, catalogue, chunk, drawn=False)
+    return policy.log_prob(value)
 
 
 def _complete(
@@ -207,36 +204,27 @@ def _complete(
 ) -> Sample:
     """Draw completions, with dropout disabled."""
     check_count("max_new_tokens", max_new_tokens)
-    check_tensor("input_ids", prompts.input_ids, torch.long)
     with evaluating(model):
-        ranks = ranks_of(model, prompts.input_ids.device)
-        scorer = _scorer(
-            model, prompts, max_new_tokens, ranks, processor, catalogue, chunk, drawn=True
-        )
-        policy = CompletionPolicy(scorer, max_new_tokens, ranks=ranks)
+        policy = _policy(model, prompts, max_new_tokens, processor, catalogue, chunk, drawn=True)
         sample = draw(policy)
         policy.finish()
     return policy.filled(sample)
 
 
-def _scorer(
+def _policy(
     model: PreTrainedModel,
     prompts: Prompts,
     length: int,
-    ranks: Ranks | None,
     processor: Processor | None,
     catalogue: Catalogue | None,
     chunk: int | None,
     *,
     drawn: bool,
-) -> Scorer:
-    """Check the arguments, and return the scorer of completions of up to ``length`` tokens."""
-    mask = check_prompts(model, prompts)
+) -> CompletionPolicy:
+    """Return the distribution over completions of up to ``length`` tokens."""
     if catalogue is not None:
         catalogue.check(prompts.tokens, vocabulary(model), length)
-    encoded = network_of(model, prompts.input_ids, mask, sharded=ranks is not None)
-    head = Head(encoded, prompts.tokens, processor=processor, catalogue=catalogue)
-    # A model that is spread over ranks is called once for a gradient.
-    checkpointing = underlying(model).is_gradient_checkpointing and model.training
-    cached = ranks is None and not checkpointing
-    return Scorer(head, cached=cached, chunk=chunk, drawn=drawn)
+    ranks = ranks_of(model, prompts.input_ids.device)
+    network = network_of(model, prompts.input_ids, prompts.mask, sharded=ranks is not None)
+    head = Head(network, prompts.tokens, processor=processor, catalogue=catalogue)
+    return CompletionPolicy(head, length, ranks=ranks, chunk=chunk, drawn=drawn)

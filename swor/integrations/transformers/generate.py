@@ -10,11 +10,10 @@ from torch import Tensor
 
 from swor._checks import check_count
 from swor.integrations.transformers._head import Head
-from swor.integrations.transformers._networks import Decoder, Encoded, Network, evaluating
-from swor.integrations.transformers._policy import CompletionPolicy, RecordingPolicy
-from swor.integrations.transformers._prompts import Prompts, Tokens, check_prompts, tokens_of
-from swor.integrations.transformers._ranks import ranks_of
-from swor.integrations.transformers._scoring import Scorer
+from swor.integrations.transformers._networks import Decoder, EncoderDecoder, Network
+from swor.integrations.transformers._policy import CompletionPolicy, PartialCompletions
+from swor.integrations.transformers._prompts import Tokens, check_prompts, longest, tokens_of
+from swor.integrations.transformers._wrappers import Ranks, evaluating, ranks_of
 from swor.samplers.sequences import stochastic_beam_search
 from swor.types import Sample
 
@@ -116,13 +115,42 @@ def distinct_generate(
     tokens = tokens_of(model, ends, generation_config.pad_token_id)
     with evaluating(model):
         network = _network(model, begin, tokens, k, model_kwargs)
-        ranks = ranks_of(model, begin.device)
-        scorer = Scorer(Head(network, tokens, processor=logits_processor), cached=True, chunk=None)
+        head = Head(network, tokens, processor=logits_processor)
         kind = RecordingPolicy if generation_config.output_scores else CompletionPolicy
-        policy = kind(scorer, length - begin.shape[-1], ranks=ranks)
+        policy = kind(head, length - begin.shape[-1], ranks=ranks_of(model, begin.device))
         drawn = stochastic_beam_search(policy, k, generator=generator)
         policy.finish()
     return _output(model, generation_config, input_ids, policy, drawn)
+
+
+class RecordingPolicy(CompletionPolicy):
+    """A policy that remembers the log-probabilities of all steps of a search, for :meth:`scores`."""
+
+    def __init__(self, head: Head, length: int, *, ranks: Ranks | None = None) -> None:
+        super().__init__(head, length, ranks=ranks)
+        # The tokens before each step, and its result.
+        self.history: list[tuple[Tensor, Tensor]] = []
+
+    def step(self, state: PartialCompletions) -> tuple[Tensor, PartialCompletions]:
+        """Return the log-probabilities of the next token, and remember them."""
+        log_probs, state = super().step(state)
+        self.history.append((state.tokens, log_probs))
+        return log_probs, state
+
+    def scores(self, value: Tensor) -> tuple[Tensor, ...]:
+        """Return the log-probabilities along completions (batch, k, n), each (batch · k, symbols).
+
+        The completions are as the search returned them. After the end of one, padding is certain.
+        """
+        counted, scores = self.tokens.counted(value), []
+        for t, (tokens, log_probs) in enumerate(self.history):
+            same = (value[:, :, None, :t] == tokens[:, None]).all(-1)
+            beam = same.long().argmax(-1, keepdim=True).expand(-1, -1, log_probs.shape[-1])
+            padding = torch.full_like(log_probs[:, :1], -torch.inf)
+            padding[..., self.tokens.pad] = 0.0
+            rows = torch.where(counted[..., t, None], log_probs.gather(1, beam), padding)
+            scores.append(rows.flatten(0, 1))
+        return tuple(scores)
 
 
 def _output(
@@ -135,8 +163,8 @@ def _output(
     """Return what generate would return; as there, no more columns than the longest completion needs."""
     from transformers.generation import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
 
-    longest = int(policy.tokens.lengths(drawn.value).max()) if drawn.value.numel() else 0
-    sample = policy.filled(replace(drawn, value=drawn.value[..., :longest]))
+    columns = longest(policy.tokens.counted(drawn.value))
+    sample = policy.filled(replace(drawn, value=drawn.value[..., :columns]))
     sequences = torch.cat([input_ids, sample.value.flatten(0, 1)], dim=-1)
     if not config.return_dict_in_generate:
         return sequences
@@ -157,9 +185,9 @@ def _network(
     if model.config.is_encoder_decoder:
         hidden = given["encoder_outputs"][0][::k]
         mask = torch.ones_like(hidden[..., 0], dtype=torch.long) if mask is None else mask
-        return Encoded(model, hidden, mask, begin)
+        return EncoderDecoder(model, mask, begin, {"encoder_outputs": (hidden,)})
     ones = torch.ones_like(begin)  # generate leaves out a mask without padding
-    mask = check_prompts(model, Prompts(begin, ones if mask is None else mask, tokens))
+    mask = check_prompts(model, begin, ones if mask is None else mask, tokens)
     _check_positions(given.get("position_ids"), mask, k)
     return Decoder(model, begin, mask)
 

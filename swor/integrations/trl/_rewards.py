@@ -1,4 +1,4 @@
-"""Rewards: the goal that they are trained for, and missing ones.
+"""Rewards and advantages of groups of completions, one group per prompt.
 
 A prompt without rewards is left out; a single completion cannot be.
 """
@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from swor.types import Objective
+from swor.rules.advantages import advantages
+from swor.rules.unordered_set import unordered_set
+from swor.types import Objective, Sample
 
 
 class Goal(NamedTuple):
@@ -94,3 +96,43 @@ def group_rewards(rewards: Tensor, reward_weights: Tensor, k: int) -> Tensor:
             "of the prompt, which leaves out the prompt."
         )
     return torch.where(missing, torch.nan, total).view(-1, k)
+
+
+def group_advantages(sample: Sample, reward: Tensor, penalty: Tensor, goal: Goal) -> Tensor:
+    r"""$A_s$ of the objective of the rewards, minus the mean of the penalty, (batch, k).
+
+    The penalty is $\beta \log(p_s / p_{\text{ref}, s})$, the KL divergence of TRL, which is a mean over
+    completions whatever the objective is. A group whose rewards are NaN is left out: its advantages are 0.
+    """
+    if sample.k == 1:  # an evaluation: TRL has no advantages either
+        return torch.zeros_like(sample.log_p)
+    scored = ~reward.isnan().all(-1, keepdim=True)
+    reward = torch.where(scored, goal.clip(reward), 0.0)
+    log_p, rest = sample.log_p, sample.log_rest
+    total = advantages(log_p, reward, log_rest=rest, objective=goal.name, m=goal.m)
+    of_penalty = advantages(log_p, penalty, log_rest=rest)
+    return torch.where(scored, total - of_penalty, 0.0)
+
+
+def advantage_moments(sample: Sample, reward: Tensor) -> Tensor:
+    r"""$n$, $\sum w_s$, $\sum w_s a_s$ and $\sum w_s a_s^2$ of the groups with rewards, (4,).
+
+    Here $a_s = r_s - b_s$, the advantage of a completion.
+    """
+    scored = ~reward.isnan().all(-1, keepdim=True)
+    weights = unordered_set(sample)
+    reward = torch.where(scored & (sample.log_p > -torch.inf), reward, 0.0)
+    above = reward - weights.baseline(reward)
+    weight = weights.weight * scored
+    number = scored.sum() * sample.k
+    return torch.stack(
+        [number, weight.sum(), (weight * above).sum(), (weight * above.square()).sum()]
+    )
+
+
+def deviation(moments: Tensor) -> Tensor:
+    """Return the standard deviation of advantages, as TRL has it (n − 1), from their moments."""
+    number, mass, first, second = moments.unbind()
+    # If no group of the step has rewards, all moments are 0, and so is the deviation.
+    mass, number = mass.clamp(min=torch.finfo(mass.dtype).tiny), number.clamp(min=2)
+    return ((second / mass - (first / mass).square()) * number / (number - 1)).clamp(min=0.0).sqrt()

@@ -1,9 +1,13 @@
-"""The settings that say how completions are drawn: those that are honoured, and those that are refused."""
+"""How completions are drawn: which settings are honoured, the prompts before, and the completions after."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     EpsilonLogitsWarper,
     LogitsProcessorList,
@@ -19,6 +23,7 @@ from transformers import (
 from trl import RLOOConfig
 
 from swor.integrations.trl._vllm import check_vllm_settings
+from swor.types import Sample
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig
@@ -83,6 +88,20 @@ def check_settings(args: RLOOConfig) -> None:
             )
 
 
+def check_sizes(train: int, k: int, evaluation: int | None, k_eval: int) -> None:
+    """Check that all completions of a prompt are on one process, and in one batch."""
+    names = {
+        "per_device_train_batch_size · steps_per_generation": (train, "num_generations", k),
+        "per_device_eval_batch_size": (evaluation, "num_generations_eval", k_eval),
+    }
+    for name, (size, of, count) in names.items():
+        if size is not None and size % count:
+            raise ValueError(
+                f"{name} is {size} and {of} {count}; expected a multiple of {count}, since all completions "
+                f"of a prompt are drawn together, on one process. Make it {-(-size // count) * count}."
+            )
+
+
 def processor_of(config: GenerationConfig, device: Any) -> LogitsProcessorList | None:
     """Return what changes the distribution of the next token, as ``generate`` would; None if nothing does."""
     processors = LogitsProcessorList()
@@ -103,3 +122,43 @@ def check_text_only(images: Any, fields: dict[str, Any]) -> None:
             "a prompt has images; expected text only, since sample_completions supports no images. "
             "Remove them from the dataset."
         )
+
+
+def one_of_each(prompts: Sequence[list[int]], k: int) -> list[list[int]]:
+    """Return one prompt of each group of k equal ones.
+
+    >>> one_of_each([[1, 2], [1, 2], [3], [3]], 2)
+    [[1, 2], [3]]
+    """
+    groups = [prompts[i : i + k] for i in range(0, len(prompts), k)]
+    if any(len(group) < k or any(prompt != group[0] for prompt in group) for group in groups):
+        raise ValueError(
+            f"the {len(prompts)} prompts of this process are not groups of {k} equal ones; expected "
+            "all completions of a prompt on one process. Leave the order of the prompts to the trainer."
+        )
+    return [group[0] for group in groups]
+
+
+def filled(sample: Sample) -> Tensor:
+    """Return the completions (batch, k, n), with the first of a group in places that have none.
+
+    A prompt may have fewer than k completions. The places that are left over have weight 0, and reward
+    functions still get a real completion to look at.
+    """
+    return torch.where((sample.log_p > -torch.inf).unsqueeze(-1), sample.value, sample.value[:, :1])
+
+
+def padded(prompts: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Return prompts (batch, tokens), padded on the left, and their attention mask.
+
+    >>> padded([[5, 6], [7]], 0)
+    (tensor([[5, 6],
+            [0, 7]]), tensor([[1, 1],
+            [0, 1]]))
+    """
+    ids = [torch.tensor(prompt) for prompt in prompts]
+    mask = [torch.ones_like(x) for x in ids]
+    return (
+        pad_sequence(ids, True, pad, padding_side="left"),
+        pad_sequence(mask, True, 0, padding_side="left"),
+    )

@@ -60,31 +60,26 @@ def has_servers_of_vllm() -> bool:
     return "features" in parameters(VLLMClient.generate)
 
 
-def generation_ends(model: Any) -> list[int]:
-    """Return the tokens of the model's generation config that end completions, which an engine respects."""
-    given = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    return (
-        []
-        if given is None
-        else [int(end) for end in given]
-        if isinstance(given, list)
-        else [int(given)]
-    )
-
-
 class Drawing:
-    """What an engine and a client of a server have in common.
+    """An engine, or a client of a server, that draws distinct completions; the rest is that of TRL's own.
 
     Attributes:
-        stop_token_ids: that end completions, besides the model's own; to be set before any are drawn.
-        allow_fewer: whether a prompt may have fewer than k completions, likewise.
+        k: the number of completions of every prompt; this and the next two are set before any are drawn.
+        stop_token_ids: that end completions, besides the model's own.
+        allow_fewer: whether a prompt may have fewer than k completions.
         sample: the completions that were drawn last, of all prompts.
     """
 
-    def __init__(self, source: Any) -> None:
-        self._source, self.allow_fewer = source, False
+    def __init__(self, own: Any, source: Any) -> None:
+        self._own, self._source = own, source
+        self.k, self.allow_fewer = 1, False
         self.stop_token_ids: Sequence[int] = ()
         self.sample: Sample | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_own":  # a copy has no attributes yet
+            raise AttributeError(name)
+        return getattr(self._own, name)
 
     def draw(
         self, prompts: Sequence[list[int]], k: int, max_tokens: int, temperature: float, top_k: int
@@ -107,26 +102,15 @@ class Drawing:
 
 
 class DistinctEngine(Drawing):
-    """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts.
-
-    Everything else is that of ``vllm.LLM``, which it is made with.
-
-    Attributes:
-        k: the number of completions of every prompt, to be set before they are drawn.
-    """
+    """An engine for TRL whose ``generate`` draws distinct completions of every group of equal prompts."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         from vllm import LLM
 
         from swor.integrations.vllm import ENGINE
 
-        super().__init__(LLM(*args, **ENGINE | options))
-        self.k = 1
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_source":  # a copy has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._source, name)
+        llm = LLM(*args, **ENGINE | options)
+        super().__init__(llm, llm)
 
     def generate(
         self, prompts: Sequence[dict[str, Any]], sampling_params: Any, use_tqdm: bool = False
@@ -148,17 +132,11 @@ class DistinctEngine(Drawing):
 class DistinctClient(Drawing):
     """A client of a server for TRL whose ``generate`` draws distinct completions.
 
-    Everything else, such as the transfer of the trained weights, is that of TRL's own client.
+    TRL's own client transfers the trained weights.
     """
 
     def __init__(self, client: Any) -> None:
-        super().__init__(server_of(client))
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_client":  # a copy has no attributes yet
-            raise AttributeError(name)
-        return getattr(self._client, name)
+        super().__init__(client, server_of(client))
 
     def generate(
         self,
@@ -206,14 +184,11 @@ def serve_distinct(generation: Any) -> None:
         generation.vllm_client = DistinctClient(client)
 
 
-def drawing_of(generation: Any, k: int) -> Drawing | None:
+def drawing_of(generation: Any) -> Drawing | None:
     """Return what draws completions in this process; None if another one does."""
-    if generation.mode == "server":
-        client: DistinctClient | None = getattr(generation, "vllm_client", None)
-        return client
-    engine: DistinctEngine = generation.llm
-    engine.k = k
-    return engine
+    server = generation.mode == "server"
+    own: Drawing | None = getattr(generation, "vllm_client", None) if server else generation.llm
+    return own
 
 
 def shared_sample(generation: Any, drawing: Drawing | None) -> Sample:

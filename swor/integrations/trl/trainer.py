@@ -14,6 +14,7 @@ from trl import RLOOConfig, RLOOTrainer
 from trl.models import unwrap_model_for_generation
 
 from swor.integrations.transformers import sample_completions
+from swor.integrations.transformers._prompts import Tokens, token_ids
 from swor.integrations.trl._compatibility import (
     accepted,
     check_attributes,
@@ -21,28 +22,28 @@ from swor.integrations.trl._compatibility import (
     parameters,
     refuse_unknown,
 )
-from swor.integrations.trl._groups import (
+from swor.integrations.trl._metrics import WeightedMetrics
+from swor.integrations.trl._rewards import (
     advantage_moments,
-    check_sizes,
-    cut,
+    check_models,
+    checked,
     deviation,
-    filled,
     group_advantages,
-    one_of_each,
-    padded,
+    group_rewards,
 )
-from swor.integrations.trl._logging import WeightedMetrics
-from swor.integrations.trl._rewards import check_models, checked, group_rewards
 from swor.integrations.trl._sampling import (
     check_config,
     check_settings,
+    check_sizes,
     check_text_only,
+    filled,
+    one_of_each,
+    padded,
     processor_of,
 )
 from swor.integrations.trl._vllm import (
     distinct_engines,
     drawing_of,
-    generation_ends,
     own_part,
     serve_distinct,
     shared_sample,
@@ -182,23 +183,24 @@ class UnorderedSetTrainer(WeightedMetrics):
         tokenizer: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
         # Only newer versions of TRL end completions at all tokens that the model ends them at.
         ends = list(getattr(self, "eos_token_ids", None) or [tokenizer.eos_token_id])
-        if self.use_vllm:  # the engine ends completions at the tokens of the generation config too
-            ends += [end for end in generation_ends(self.model) if end not in ends]
         prompts, device = one_of_each(prompt_ids, k), self.accelerator.device
         if self.use_vllm:
-            drawing = drawing_of(self.vllm_generation, k)
+            config = getattr(self.model, "generation_config", None)
+            given = token_ids(getattr(config, "eos_token_id", None))
+            ends += [end for end in given if end not in ends]  # the engine ends at these too
+            drawing = drawing_of(self.vllm_generation)
             if drawing is not None:
-                drawing.stop_token_ids, drawing.allow_fewer = ends, self._allow_fewer
+                drawing.k, drawing.stop_token_ids, drawing.allow_fewer = k, ends, self._allow_fewer
             super()._generate_single_turn(prompt_ids, None, {})  # TRL loads the trained weights
             everyone = shared_sample(self.vllm_generation, drawing)
             self._sample = own_part(everyone, len(prompts), device)
         else:
             self._sample = self._drawn(prompts, k, ends, tokenizer.pad_token_id)
-        completions = cut(filled(self._sample).flatten(0, 1).tolist(), ends)
-        self._lengths = torch.tensor([len(c) for c in completions], device=device)
-        stops = [*ends, tokenizer.pad_token_id]
-        self._truncated = torch.tensor([c[-1] not in stops for c in completions], device=device)
-        return completions
+        value, pad = filled(self._sample).flatten(0, 1), tokenizer.pad_token_id
+        self._lengths = Tokens(tuple(ends), pad).counted(value).sum(-1)
+        last = value.gather(-1, self._lengths.unsqueeze(-1) - 1).squeeze(-1)
+        self._truncated = ~torch.isin(last, torch.tensor([*ends, pad], device=device))
+        return [c[:n] for c, n in zip(value.tolist(), self._lengths.tolist(), strict=True)]
 
     def _drawn(self, prompts: list[list[int]], k: int, ends: Sequence[int], pad: int) -> Sample:
         """Draw distinct completions from the model itself."""
@@ -263,9 +265,8 @@ class UnorderedSetTrainer(WeightedMetrics):
 
     def _advantages(self, divergence: Tensor | None) -> Tensor:
         """Return the advantages of the completions of this process, (prompts, k)."""
-        sample, number = self._sample, len(self._sample.log_p)
-        first = self.accelerator.process_index * number
-        reward = self._rewards[first : first + number].to(sample.log_p.dtype)
+        sample = self._sample
+        reward = self._rewards[self._own].to(sample.log_p.dtype)
         penalty = torch.zeros_like(reward) if divergence is None else self.beta * divergence
         found = group_advantages(sample, reward, penalty.to(reward.dtype), self._goal)
         if self.normalize_advantages and sample.k > 1:

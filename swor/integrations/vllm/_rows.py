@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swor.integrations.vllm._wire import Received, decode
+from swor.integrations.vllm._trees import Received, decode
 
 TREE, TAKEN, TEMPERATURE, TOP_K = "swor_tree", "swor_taken", "swor_temperature", "swor_top_k"
 """The extra arguments of requests: strings, numbers and lists, which every server of vLLM accepts."""
@@ -29,22 +29,13 @@ NOTHING = -9999.0  # the smallest log-probability that a server returns; it stan
 
 @dataclass
 class Walk:
-    """A completion that is being drawn.
+    """A completion that is being drawn."""
 
-    Attributes:
-        tree: the completions that are left out.
-        temperature: that the engine divides the logits by later.
-        top_k: the number of tokens that are possible in every step; 0 for all of them. The engine's own
-            has to be off.
-        node: the prefix that was reached; None after a token that no draw has taken.
-        length: the number of its tokens.
-    """
-
-    tree: Received
-    temperature: float
-    top_k: int
-    node: int | None = 0
-    length: int = 0
+    tree: Received  # the completions that are left out
+    temperature: float  # that the engine divides the logits by later
+    top_k: int  # the number of possible tokens, 0 for all of them; the engine's own has to be off
+    node: int | None = 0  # the prefix that was reached; None after a token that no draw has taken
+    length: int = 0  # the number of its tokens
 
     def follow(self, tokens: Sequence[int]) -> bool:
         """Go to the prefix with these further tokens, and return whether its logits have to change."""
@@ -61,17 +52,11 @@ class Walk:
 
 @dataclass
 class Probe:
-    """A measurement of the mass of new tokens after a prefix, by a request for one token.
+    """A measurement of the mass of new tokens after a prefix, by a request for one token."""
 
-    Attributes:
-        taken: the tokens that draws have taken.
-        temperature: that the logits are divided by.
-        top_k: the number of tokens that are possible; 0 for all of them.
-    """
-
-    taken: list[int]
-    temperature: float
-    top_k: int
+    taken: list[int]  # the tokens that draws have taken
+    temperature: float  # that the logits are divided by
+    top_k: int  # the number of tokens that are possible, 0 for all of them
 
     def row(self, logits: Tensor) -> Tensor:
         """Return logits whose difference between tokens 1 and 0 is the log of the mass, (symbols,)."""

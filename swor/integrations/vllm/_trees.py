@@ -10,35 +10,38 @@ imprecise: log-probabilities in single precision say little about $1 - p$ if $p$
 the probability of a prefix, and $\epsilon$ the error of a log-probability. The differences have errors of at
 most $\epsilon \sum_v P(v)$ together. If that is more than $16 \epsilon$ of the mass that is left, the engine
 is asked for the mass of new tokens itself, at the prefixes that matter (:meth:`Tree.imprecise`).
+
+The tree travels with each request as a string, so that engines keep nothing. Its nodes are in the order of a
+breadth-first walk, so that the children of a node are next to each other. The string contains the number of
+children, the token, and the log of the fraction left of every node. Prefixes whose fraction is 1 in the
+engine's precision are not sent. If a draw repeats a completion there, the repetition is dropped.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
 
 TOLERANCE = math.log(16.0)
 """The largest ratio, in logs, of the masses that differences were taken of to the mass that is left."""
+WHOLE = -(2.0**-25)  # adding it to a logit in single precision changes nothing
 
 
 @dataclass(slots=True)
 class Node:
-    r"""A prefix of tokens.
+    """A prefix of tokens, with the logs of masses."""
 
-    Attributes:
-        log_p: of its last token, given those before it.
-        log_new: log of the mass of the tokens that no draw has taken after it.
-        log_whole: log of the mass that ``log_new`` is a difference of, so that its error is relative to it.
-        log_left: log of the fraction of its mass that is left, $\log(1 - \varphi)$.
-        children: the nodes after the tokens that were taken.
-    """
-
-    log_p: float = 0.0
-    log_new: float = 0.0
-    log_whole: float = 0.0
-    log_left: float = 0.0
-    children: dict[int, Node] = field(default_factory=dict)
+    log_p: float = 0.0  # of its last token, given those before it
+    log_new: float = 0.0  # of the tokens that no draw has taken after it
+    log_whole: float = 0.0  # of what log_new is a difference of, and its error relative to
+    log_left: float = 0.0  # log(1 − φ), of the fraction of its mass that is left
+    children: dict[int, Node] = field(default_factory=dict)  # after the tokens that were taken
 
     def take(self, token: int, log_p: float) -> Node:
         """Return the node after a token, which is a new one if no draw has taken it before."""
@@ -67,9 +70,8 @@ class Tree:
     def add(self, draws: Sequence[tuple[Sequence[int], Sequence[float]]]) -> list[float]:
         """Mark the completions of a round as drawn, and return their log-probabilities.
 
-        Args:
-            draws: tokens, and log-probabilities of these as the engine drew them from what was left of this
-                tree. A completion may appear several times.
+        A draw is the tokens, and the log-probabilities that the engine drew them with from what was left of
+        this tree. A completion may appear several times.
         """
         paths = [self._path(tokens, log_probs) for tokens, log_probs in draws]
         for path in paths:
@@ -135,3 +137,58 @@ def log_sum(terms: Sequence[float]) -> float:
 def log_difference(a: float, b: float) -> float:
     r"""Return $\log(e^a - e^b)$, and −inf where rounding makes b the larger one."""
     return a + math.log(-math.expm1(b - a)) if b < a else -math.inf
+
+
+class Received(NamedTuple):
+    """A tree as the engine has it; node 0 is the root."""
+
+    first: tuple[int, ...]  # the first child of every node; one more entry than there are nodes
+    token: tuple[int, ...]
+    log_left: tuple[float, ...]
+
+    def children(self, node: int) -> range:
+        """Return the children of a node."""
+        return range(self.first[node], self.first[node + 1])
+
+    def child(self, node: int, token: int) -> int | None:
+        """Return the node after a token; None if nothing was drawn there."""
+        for child in self.children(node):
+            if self.token[child] == token:
+                return child
+        return None
+
+
+def encode(tree: Tree) -> str:
+    """Return the string of a tree."""
+    count, token, log_left = array("i"), array("i"), array("f")
+    nodes = [(0, tree.root)]
+    for number, node in nodes:  # the list grows
+        children = _sent(node)
+        count.append(len(children))
+        token.append(number)
+        log_left.append(node.log_left)
+        nodes.extend(children)
+    return b64encode(count.tobytes() + token.tobytes() + log_left.tobytes()).decode()
+
+
+def _sent(node: Node) -> list[tuple[int, Node]]:
+    if node.log_left == float("-inf"):
+        return []
+    return [(token, child) for token, child in node.children.items() if child.log_left < WHOLE]
+
+
+@lru_cache(maxsize=256)
+def decode(given: str) -> Received:
+    """Return the tree of a string."""
+    data = b64decode(given)
+    size = 4 * (len(data) // 12)
+    count, token, log_left = array("i"), array("i"), array("f")
+    for numbers, start in ((count, 0), (token, size), (log_left, 2 * size)):
+        numbers.frombytes(data[start : start + size])
+    first = tuple(accumulate(count, initial=1))
+    if len(data) != 12 * first[-1]:
+        raise ValueError(
+            f"the tree of a request has {len(data)} bytes and {first[-1]} nodes; expected 12 bytes for "
+            "each. Use the same version of swor for the caller and the engine."
+        )
+    return Received(first, tuple(token), tuple(log_left))

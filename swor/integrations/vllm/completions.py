@@ -17,10 +17,14 @@ from torch import Tensor
 
 from swor._checks import check_k
 from swor.integrations.vllm._rows import NOTHING, TAKEN, TEMPERATURE, TOP_K, TREE
-from swor.integrations.vllm._trees import Tree
-from swor.integrations.vllm._wire import encode
-from swor.integrations.vllm.engine import Prompt, check_engine, check_settings, own_pad_token_id
-from swor.integrations.vllm.server import Server
+from swor.integrations.vllm._trees import Tree, encode
+from swor.integrations.vllm.engine import (
+    Prompt,
+    Server,
+    check_engine,
+    check_settings,
+    own_pad_token_id,
+)
 from swor.samplers.rounds import DistinctRounds
 from swor.types import Sample
 
@@ -136,7 +140,11 @@ class DistinctCompletions:
     ) -> list[list[tuple[Tokens, float]]]:
         """Draw as many completions as are missing, at once, from what is left of every prompt."""
         chosen = [i for i, m in enumerate(missing) if m > 0]
-        outputs = self._generate(chosen, [self._parameters(i, missing[i]) for i in chosen])
+        outputs: list[RequestOutput] = self.llm.generate(
+            [self._prompts[i] for i in chosen],
+            [self._parameters(i, missing[i]) for i in chosen],
+            use_tqdm=False,
+        )
         pairs: list[list[tuple[Tokens, float]]] = [[] for _ in missing]
         for i, output in zip(chosen, outputs, strict=True):
             self._prompts[i] = {"prompt_token_ids": list(output.prompt_token_ids)}
@@ -163,13 +171,6 @@ class DistinctCompletions:
                 log_new = answer[1].logprob - answer[0].logprob
                 self._trees[i].set_new(prefix, log_new if log_new > NOTHING else -torch.inf)
         return [tree.log_rest for tree in self._trees]
-
-    def _generate(
-        self, chosen: Sequence[int], parameters: Sequence[SamplingParams]
-    ) -> list[RequestOutput]:
-        prompts = [self._prompts[i] for i in chosen]
-        outputs: list[RequestOutput] = self.llm.generate(prompts, parameters, use_tqdm=False)
-        return outputs
 
     def _parameters(self, i: int, n: int) -> SamplingParams:
         """Return the parameters of a request for n completions of a prompt, from what is left of it."""

@@ -137,7 +137,7 @@ def test_a_model_without_a_cache():
 
 def test_values_of_another_shape():
     with pytest.raises(ValueError, match="expected token ids"):
-        completion_log_probs(tiny("gpt2"), PROMPTS, PROMPTS)
+        completion_log_probs(tiny("gpt2"), PROMPTS, PROMPTS, attention_mask=LEFT)
     with pytest.raises(ValueError, match="completions of every prompt"):
         completion_log_probs(
             tiny("gpt2"), PROMPTS, torch.zeros(3, 2, 2).long(), attention_mask=LEFT

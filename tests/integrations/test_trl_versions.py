@@ -23,11 +23,13 @@ def test_a_method_with_other_arguments(monkeypatch):
         compatibility.check_methods()
 
 
-def test_a_method_that_is_gone(monkeypatch):
-    monkeypatch.delattr(trl.RLOOTrainer, "_calculate_rewards")
-    with pytest.raises(
-        ImportError, match=r"has no such method; expected _calculate_rewards\(inputs"
-    ):
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("_calculate_rewards", "inputs"), ("_get_per_token_logps_and_entropies", "…")],
+)
+def test_a_method_that_is_gone(name, arguments, monkeypatch):
+    monkeypatch.setattr(trl.RLOOTrainer, name, None)
+    with pytest.raises(ImportError, match=rf"has no such method; expected {name}\({arguments}"):
         compatibility.check_methods()
 
 

@@ -25,6 +25,7 @@ COMMITTED = {
     "monte-carlo": "bernoulli/monte_carlo.csv",
     "variance-2": "vae/2-variance-as-released/variance.csv",
     "variance-20": "vae/20-variance-as-released/variance.csv",
+    "variance-2-new-minibatches": "vae/2-variance-as-released/variance.csv",
     "variance-2-all": "vae/2-variance/variance.csv",
     "variance-20-all": "vae/20-variance/variance.csv",
     "curves-2": "vae/2-mean-image/curves.csv",

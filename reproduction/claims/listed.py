@@ -138,7 +138,7 @@ PAPER = (
             partial(vae.tied, other="sum_and_sample"),
         )
         for where, table in (
-            (f"Table 1, {DOMAINS[2]}", "variance-2"),
+            (f"Table 1, {DOMAINS[2]}, new minibatches", "variance-2-new-minibatches"),
             (f"Table 1, {DOMAINS[2]}, fixed minibatch", "variance-2-all"),
         )
     ),

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_validate
-from swor.estimators.learned_scales import LearnedScales
+from swor.estimators.learning import LearnedScales
 from swor.math._logspace import without_autocast
 from swor.samplers.products import Factorized
 from swor.types import Cost, Sample, Weights, check_numbers, score

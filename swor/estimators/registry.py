@@ -10,14 +10,8 @@ import torch
 from torch.distributions import Distribution
 
 from swor.estimators._variables import is_binary, is_relaxable
-from swor.estimators.additive import (
-    make_rloo_additive,
-    make_unordered_set_additive,
-    rloo_additive,
-    unordered_set_additive,
-)
+from swor.estimators.additive import make_additive, rloo_additive, unordered_set_additive
 from swor.estimators.coupled import arm, arsm, carms, disarm
-from swor.estimators.double_control import double_control, unordered_set_double_control
 from swor.estimators.estimator import (
     Estimator,
     domain_size,
@@ -25,13 +19,11 @@ from swor.estimators.estimator import (
     lift,
     possible_categories,
 )
-from swor.estimators.learned_scales import make_with_scales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
 from swor.estimators.relaxed import (
     gumbel_softmax,
-    make_gumbel_softmax,
-    make_straight_through,
+    make_relaxation,
     reinmax,
     straight_through,
 )
@@ -49,7 +41,13 @@ from swor.estimators.score_function import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.tangents import rloo_tangents, unordered_set_tangents
+from swor.estimators.tangents import (
+    double_control,
+    make_tangents,
+    rloo_tangents,
+    unordered_set_double_control,
+    unordered_set_tangents,
+)
 from swor.estimators.vimco import vimco
 from swor.rules.importance import importance_weighted, normalized_importance_weighted, risk
 from swor.rules.reinforce import rloo, single_sample
@@ -184,7 +182,7 @@ _CALLABLES = {
         gumbel_softmax,
         proof="z-score",
         defined_for=is_relaxable,
-        make_state=make_gumbel_softmax,
+        make_state=partial(make_relaxation, gumbel_softmax),
     ),
     "straight_through": Estimator(
         False,
@@ -192,7 +190,7 @@ _CALLABLES = {
         straight_through,
         proof="z-score",
         defined_for=is_relaxable,
-        make_state=make_straight_through,
+        make_state=partial(make_relaxation, straight_through),
     ),
     "reinmax": Estimator(
         False, "Liu et al. (2023)", reinmax, proof="enumeration", defined_for=is_relaxable
@@ -251,7 +249,7 @@ _CONTROL_VARIATES = {
         "Kool et al. (2019b); Paisley et al. (2012)",
         rloo_additive,
         proof="enumeration",
-        make_state=make_rloo_additive,
+        make_state=partial(make_additive, rloo_additive),
         takes_context=True,
     ),
     "unordered_set_additive": Estimator(
@@ -260,7 +258,7 @@ _CONTROL_VARIATES = {
         unordered_set_additive,
         proof="enumeration",
         largest_k=domain_size,
-        make_state=make_unordered_set_additive,
+        make_state=partial(make_additive, unordered_set_additive),
         takes_context=True,
     ),
     "double_control": Estimator(
@@ -269,7 +267,7 @@ _CONTROL_VARIATES = {
         double_control,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, double_control, 2),
+        make_state=partial(make_tangents, double_control, 2),
     ),
     "unordered_set_double_control": Estimator(
         True,
@@ -278,7 +276,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, unordered_set_double_control, 2),
+        make_state=partial(make_tangents, unordered_set_double_control, 2),
     ),
     "rloo_tangents": Estimator(
         True,
@@ -286,7 +284,7 @@ _CONTROL_VARIATES = {
         rloo_tangents,
         proof="enumeration",
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, rloo_tangents, 5),
+        make_state=partial(make_tangents, rloo_tangents, 5),
     ),
     "unordered_set_tangents": Estimator(
         True,
@@ -295,7 +293,7 @@ _CONTROL_VARIATES = {
         proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, unordered_set_tangents, 5),
+        make_state=partial(make_tangents, unordered_set_tangents, 5),
     ),
     "rodeo": Estimator(
         True,

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from swor.diagnostics._performance import ComparedEstimator, Performance
-from swor.diagnostics._recommendation import log_variance, recommend
+from swor.diagnostics._performance import (
+    ComparedEstimator,
+    Performance,
+    log_variance,
+    recommend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.table import Table
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # distinguishable for colour-blind readers
 
@@ -95,23 +98,6 @@ class Comparison:
         table = ["  ".join([_name(n, first), *map(str.rjust, c, widths)]) for n, *c in lines]
         return "\n".join([self._title, "", groups, *table, "", *self._notes])
 
-    def __rich__(self) -> Table:
-        """Return a table for ``rich.print``."""
-        table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
-        at_k, equal = f"k = {self.k}", f"{self.evaluations} evaluations"
-        groups = ["", "", "", at_k, at_k, at_k, equal, equal]
-        for i, (group, name) in enumerate(zip(groups, HEADER, strict=True)):
-            table.add_column(f"{group}\n{name}", justify="left" if i == 0 else "right")
-        for row in self.rows:
-            table.add_row(*_cells(row), style="dim" if row.looks_biased else None)
-        return table
-
-    def print(self) -> None:
-        """Print the table and the recommendation to the terminal."""
-        console = _needs("rich.console").Console()
-        console.print(self)
-        console.print(self.recommend())
-
     def to_frame(self) -> Any:
         """Return a ``pandas.DataFrame`` with one row for each estimator."""
         return _needs("pandas").DataFrame([_record(row) for row in self.rows])
@@ -150,9 +136,8 @@ class Comparison:
 
 
 HEADER = ["estimator", "unbiased", "log bias²", "evals", "log variance", "ms", "k", "log variance"]
-LONGEST_NAME = (
-    27  # so that the table has 100 columns; the cells of longer names are on a line of their own
-)
+# The table has 100 columns; the cells of a longer name are on a line of their own.
+LONGEST_NAME = 27
 UNKNOWN = "–"
 
 

@@ -18,7 +18,7 @@ from swor.estimators.learning import WithState, zero_at_first
 from swor.rules.reinforce import rloo
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw, factorized
-from swor.types import Cost, Sample, Scheme, Weights
+from swor.types import Cost, Scheme, Weights
 
 # Log-probabilities below this look alike to the network, and a masked one is a number.
 LEAST = -20.0
@@ -116,8 +116,8 @@ def unordered_set_additive(
         | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
         | https://arxiv.org/abs/1206.6430
     """
-    scheme = Scheme.WITHOUT_REPLACEMENT
-    return _estimate(unordered_set, scheme, f, dist, k, network, context, generator)
+    drawn = draw(Scheme.WITHOUT_REPLACEMENT, dist, k, generator)
+    return _loss(unordered_set(drawn), drawn.value, f, dist, network, context)
 
 
 def rloo_additive(
@@ -162,23 +162,20 @@ def rloo_additive(
         | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
         | https://arxiv.org/abs/1206.6430
     """
-    return _estimate(rloo, Scheme.WITH_REPLACEMENT, f, dist, k, network, context, generator)
+    drawn = draw(Scheme.WITH_REPLACEMENT, dist, k, generator)
+    return _loss(rloo(drawn), drawn.value, f, dist, network, context)
 
 
-def _estimate(
-    rule: Callable[[Sample], Weights],
-    scheme: Scheme,
+def _loss(
+    weights: Weights,
+    value: Tensor,
     f: Cost,
     dist: Distribution,
-    k: int,
     network: Network,
     context: Tensor | None,
-    generator: torch.Generator | None,
 ) -> Tensor:
-    given = _given(dist, context)
-    drawn = draw(scheme, dist, k, generator)
-    cost = f(drawn.value)
-    return controlled(rule(drawn), cost, additive(dist, drawn.value, network(given)))
+    cost = f(value)
+    return controlled(weights, cost, additive(dist, value, network(_given(dist, context))))
 
 
 def _given(dist: Distribution, context: Tensor | None) -> Tensor:

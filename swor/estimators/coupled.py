@@ -185,10 +185,6 @@ def arsm(
 def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the identity and all swaps of two of c entries, and which of them swaps m and j.
 
-    Args:
-        c: the number of entries.
-        device: of the result.
-
     Returns:
         The permutations, (c (c − 1) / 2 + 1, c), and a table (c, c) with the row of the swap of m and j.
     """

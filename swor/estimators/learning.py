@@ -51,13 +51,7 @@ class WithState(nn.Module):
 def zero_at_first(
     widths: Sequence[int], activation: Callable[[], nn.Module], generator: torch.Generator | None
 ) -> nn.Sequential:
-    """Return a network whose output is 0 until it is trained.
-
-    Args:
-        widths: of the input, of the hidden layers and of the output.
-        activation: makes the activation of a hidden layer.
-        generator: the source of randomness of the initial weights.
-    """
+    """Return a network from the first width to the last, whose output is 0 until it is trained."""
     layers: list[nn.Module] = []
     for before, after in pairwise(widths[:-1]):
         # Without skip_init, the layer would draw from the global generator first.

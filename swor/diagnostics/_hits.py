@@ -37,7 +37,7 @@ def enough(
 ) -> bool:
     """Return whether a measured variance, and a measured bias, can be trusted.
 
-    The variance that is due to rounding needs no draws, and the domain may not be known.
+    A variance that is due to rounding alone needs no hits. The domain is None if it is not known.
     """
     if moments.repeats * draws_outside_mode(estimator, dist, k) < FEWEST_DRAWS:
         return False

@@ -11,8 +11,6 @@ from torch.distributions import Distribution
 
 from swor.types import Cost
 
-LARGEST = 2.0  # of a scale; 1 is the whole of the prediction
-
 
 class WithState(nn.Module):
     """An estimator with what it learns or remembers, which the module stores.
@@ -63,6 +61,9 @@ def zero_at_first(
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     return nn.Sequential(*layers, last)
+
+
+LARGEST = 2.0  # of a scale; 1 is the whole of the prediction
 
 
 class LearnedScales(nn.Module):

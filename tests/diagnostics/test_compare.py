@@ -156,6 +156,19 @@ def test_estimators_without_enough_draws_are_no_reference(monkeypatch: pytest.Mo
     assert r.recommend().startswith(("Use unordered_set", "Use own"))
 
 
+def test_a_cost_that_is_always_zero_has_neither_variance_nor_bias(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gradients, "SMALL_DOMAIN", 1)
+    parameter = logits()
+    options = {"parameters": [parameter], "k": 2, "repeats": 200, "generator": generator()}
+    estimators = {"own": unproven("unordered_set"), "rloo": "rloo", "raj": "raj"}
+    dist = Categorical(logits=parameter)
+    r = swor.compare(estimators, lambda x: torch.zeros(x.shape).double(), dist, **options)
+    assert [row.at_k.log_variance for row in r.rows] == [-math.inf] * 3
+    assert r.rows[0].at_k.squared_bias == (0.0, 0.0) and not r.rows[0].looks_biased
+
+
 def test_nobody_gets_more_samples_or_evaluations_than_were_asked_for() -> None:
     r = confident(["arsm", "reinforce_sampled_baseline", "unordered_set"], mode=1.0)
     arsm, sampled, best = r.rows

@@ -174,8 +174,9 @@ def _loss(
     network: Network,
     context: Tensor | None,
 ) -> Tensor:
+    given = _given(dist, context)
     cost = f(value)
-    return controlled(weights, cost, additive(dist, value, network(_given(dist, context))))
+    return controlled(weights, cost, additive(dist, value, network(given)))
 
 
 def _given(dist: Distribution, context: Tensor | None) -> Tensor:
@@ -201,4 +202,5 @@ def make_additive(
     """Return an estimator with an untrained network that fits the size of a distribution and of a context."""
     variables = factorized(dist)
     n, c = variables.length, variables.categories
-    return WithState(function, "network", AdditiveTable(n, c, context=context, generator=generator))
+    network = AdditiveTable(n, c, context=context, generator=generator)
+    return WithState(function, "network", network)

@@ -11,9 +11,8 @@ from swor.estimators.additive import AdditiveTable, rloo_additive, unordered_set
 from swor.estimators.baselines import Baseline, MovingAverage, batch_mean, greedy, sampled_baseline
 from swor.estimators.control import KnownMean, additive, controlled
 from swor.estimators.coupled import arm, arsm, carms, disarm
-from swor.estimators.double_control import double_control, unordered_set_double_control
 from swor.estimators.estimator import Estimator
-from swor.estimators.learned_scales import LearnedScales
+from swor.estimators.learning import LearnedScales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import ControlVariate, rebar, relax
 from swor.estimators.registry import ESTIMATORS
@@ -31,7 +30,12 @@ from swor.estimators.score_function import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.tangents import rloo_tangents, unordered_set_tangents
+from swor.estimators.tangents import (
+    double_control,
+    rloo_tangents,
+    unordered_set_double_control,
+    unordered_set_tangents,
+)
 from swor.estimators.vimco import vimco
 from swor.math.ratios import leave_one_out, log_prob_ordered, log_prob_set
 from swor.rules.advantages import advantages

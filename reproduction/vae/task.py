@@ -14,8 +14,8 @@ from reproduction.harness.task import Place, Task, seeded
 from reproduction.vae.model import CategoricalVAE, Posterior, uniform
 from reproduction.vae.published import SAMPLED_KL
 from reproduction.vae.settings import METHODS, VAESettings
-from swor.estimators.additive import Additive
 from swor.estimators.estimator import EstimatorLike
+from swor.estimators.learning import WithState
 from swor.samplers.distributions import sample
 
 
@@ -129,7 +129,7 @@ def surrogate(
             return likelihood + vae.sampled_divergence(posterior, z).detach()
         return likelihood + kl.unsqueeze(-1) if kl_in_cost else likelihood
 
-    if isinstance(estimate, Additive):
+    if isinstance(estimate, WithState) and METHODS[name].takes_context:
         estimate = partial(estimate, context=x)
     loss = estimate(cost, posterior, k, generator=generator)
     return loss if sampled or kl_in_cost else loss + kl

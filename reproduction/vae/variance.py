@@ -25,7 +25,7 @@ from reproduction.vae.published import PAPER, Domain, paper_k, paper_log_varianc
 from reproduction.vae.settings import METHODS, VAESettings, VAEVariance
 from reproduction.vae.task import check_applies, make_estimate, surrogate
 from swor.estimators.estimator import EstimatorLike
-from swor.estimators.warm_up import warm_up
+from swor.estimators.learning import warm_up
 
 PARTS = ("encoder", "decoder", "both")
 TABLE, TIMES = "variance.csv", "times.csv"

@@ -21,6 +21,7 @@ from swor.diagnostics._streaming import GradientMoments
 
 BLOCKS = 20
 FOUND = 5.0  # standard errors; without a bias, fewer than one in 10 000 measurements are above
+LEAST = 1e-200  # of a variance
 MISSED = 4.0  # standard errors; draws that miss nothing are above in fewer than one of 10 000 measurements
 
 
@@ -91,7 +92,8 @@ class Reference:
         self.sums, self.precision = torch.zeros(()), 0.0
 
     def add(self, means: Tensor, variance: float) -> None:
-        """Add the block means of an unbiased estimator, (blocks, parameters), with a variance above 0."""
+        """Add the block means of an unbiased estimator, (blocks, parameters), with its variance."""
+        variance = max(variance, LEAST)  # it is 0 where every gradient is, as for a cost of 0
         self.sums = self.sums.to(means) + means / variance
         self.precision += 1.0 / variance
 

@@ -37,13 +37,7 @@ def enough(
 ) -> bool:
     """Return whether a measured variance, and a measured bias, can be trusted.
 
-    Args:
-        moments: what was measured.
-        estimator: of which.
-        dist: the distribution.
-        k: the number of samples.
-        rounding: the variance that is due to rounding.
-        domain: all outcomes and their costs, if they are known.
+    A variance that is due to rounding alone needs no hits. The domain is None if it is not known.
     """
     if moments.repeats * draws_outside_mode(estimator, dist, k) < FEWEST_DRAWS:
         return False

@@ -13,12 +13,7 @@ Advance = Callable[[str, int], None]
 
 @contextmanager
 def progress_bar(total: int, *, show: bool) -> Iterator[Advance]:
-    """Show the progress of a measurement on the standard error stream, if that is a terminal.
-
-    Args:
-        total: the number of estimates.
-        show: whether to show anything.
-    """
+    """Show how many of all estimates are measured on the standard error stream, if that is a terminal."""
     if not (show and sys.stderr.isatty()):
         yield lambda name, estimates: None
         return

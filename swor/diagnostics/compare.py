@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 
 from swor._checks import check_count, check_k, kind
 from swor.diagnostics._bias import UNTESTED, Blocks, Reference, SquaredBias
-from swor.diagnostics._gradients import Enumerated, as_parameters, count, enumerated, looped
+from swor.diagnostics._gradients import as_parameters, count, enumerated, looped
 from swor.diagnostics._hits import enough
 from swor.diagnostics._performance import ComparedEstimator, Performance
 from swor.diagnostics._progress import Advance, progress_bar
@@ -125,18 +125,11 @@ def _measure_all(
 ) -> tuple[dict[str, ComparedEstimator], bool]:
     """Return what was measured of each estimator, and whether the true gradient is known.
 
-    Args:
-        named: the estimators.
-        problem: to measure them on.
-        ks: k at equal k and at equal evaluations; None if even k = 1 needs more evaluations.
-        progress: whether to show a progress bar.
+    Each has a k at equal k and another at equal evaluations, which is None if even k = 1 needs more.
     """
     rows: dict[str, ComparedEstimator] = {}
     estimates = sum(problem.repeats * len({*pair} - {None}) for pair in ks.values())
-    domain = enumerated(problem.f, problem.dist, problem.parameters)
-    reference = Reference(None if domain is None else domain.gradient)
-    pools = domain is None and not all(map(_proven_unbiased, named.values()))
-    bench = _Bench(problem, domain, reference, pools, _score(problem))
+    bench = _Bench(problem, pools=not all(map(_proven_unbiased, named.values())))
     try:
         with progress_bar(estimates, show=progress) as advance:
             # The others are compared with the mean of those that are proven to be unbiased.
@@ -145,26 +138,22 @@ def _measure_all(
     except KeyboardInterrupt:
         if not rows:
             raise
-    return rows, domain is not None
+    return rows, bench.domain is not None
 
 
-@dataclass(frozen=True)
 class _Bench:
     """Measures estimators on a problem, and compares their mean gradients with a reference.
 
-    Attributes:
-        problem: to measure on.
-        domain: all outcomes and their costs, if they are known.
-        reference: the true gradient, or the mean of the unbiased estimators so far.
-        pools: whether the unbiased estimators are to be added to the reference.
-        score: the squared length of a gradient of log p.
+    The reference is the true gradient if it is known. Otherwise it is the mean of the unbiased estimators so
+    far, if that is wanted.
     """
 
-    problem: _Problem
-    domain: Enumerated | None
-    reference: Reference
-    pools: bool
-    score: float
+    def __init__(self, problem: _Problem, *, pools: bool) -> None:
+        self.problem = problem
+        self.domain = enumerated(problem.f, problem.dist, problem.parameters)
+        self.reference = Reference(None if self.domain is None else self.domain.gradient)
+        self.pools = pools and self.domain is None
+        self.score = _score(problem)
 
     def row(
         self, name: str, estimator: EstimatorLike, k: int, equal: int | None, advance: Advance
@@ -195,7 +184,7 @@ class _Bench:
             warm_up=p.warm_up, observe=observe,
         )  # fmt: skip
         rounding = _rounding(moments, self.score, torch.finfo(p.parameters[0].dtype).eps)
-        infinite = _infinite(estimator, p.dist, k)
+        infinite = isinstance(estimator, Estimator) and estimator.has_infinite_variance(k, p.dist)
         reliable = not infinite and self._enough(moments, estimator, k, rounding)
         bias = UNTESTED
         if blocks is not None and reliable:
@@ -220,10 +209,6 @@ class _Bench:
         if self.reference.doubted and bias.exceeds(rounding):
             return UNTESTED, False
         return bias, True
-
-
-def _infinite(estimator: EstimatorLike, dist: Distribution, k: int) -> bool:
-    return isinstance(estimator, Estimator) and estimator.has_infinite_variance(k, dist)
 
 
 def _proven(estimator: EstimatorLike) -> bool:

@@ -9,55 +9,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from swor.diagnostics._performance import ComparedEstimator, Performance
-from swor.diagnostics._recommendation import log_variance, recommend
+from swor.diagnostics._performance import ComparedEstimator, Performance, log_variance, recommend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from rich.table import Table
-
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # distinguishable for colour-blind readers
-
-
-def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) -> Axes:
-    """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
-    rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
-    measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
-    finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]
-    ends = {-math.inf: min(finite, default=0.0) - 1.0, math.inf: max(finite, default=0.0) + 1.0}
-    labels = {False: f"at k = {k}", True: f"at {evaluations} evaluations"}
-    for y, row in enumerate(rows):
-        colour = ORANGE if row.looks_biased else BLUE
-        _dot(ax, row.at_k, y + 0.15, ends, colour, solid=False)
-        if row.at_evaluations is not None:
-            _dot(ax, row.at_evaluations, y - 0.15, ends, colour, solid=True)
-    for solid, label in labels.items():
-        ax.plot([], [], "o", color=BLUE, mfc=BLUE if solid else "none", label=label)
-    if any(row.looks_biased for row in rows):
-        ax.plot([], [], "o", color=ORANGE, label="biased")
-    if not all(m.known for m in measured):
-        ax.plot([], [], "o", color=GREY, label="not reliable: too few draws")
-    ax.set_yticks(range(len(rows)), [row.name for row in rows])
-    ax.set_xlabel("log-variance of the gradient (◂: below rounding, ▸: infinite)")
-    ax.grid(axis="x", alpha=0.3)
-    ax.legend(frameon=False)
-    return ax
-
-
-def _dot(
-    ax: Axes, m: Performance, y: float, ends: Mapping[float, float], colour: str, *, solid: bool
-) -> None:
-    x = m.log_variance
-    colour = colour if m.known else GREY
-    ax.errorbar(
-        ends.get(x, x),
-        y,
-        xerr=None if x in ends else 2.0 * m.log_variance_error,
-        fmt={-math.inf: "<", math.inf: ">"}.get(x, "o"),
-        color=colour,
-        mfc=colour if solid else "white",
-        capsize=2,
-    )
 
 
 @dataclass(frozen=True)
@@ -93,24 +48,11 @@ class Comparison:
         groups = f"at k = {self.k}".rjust(first + sum(widths[:-2]) + 2 * len(widths[:-2]))
         groups += "  " + equal.rjust(sum(widths[-2:]) + 2)
         table = ["  ".join([_name(n, first), *map(str.rjust, c, widths)]) for n, *c in lines]
-        return "\n".join([self._title, "", groups, *table, "", *self._notes])
-
-    def __rich__(self) -> Table:
-        """Return a table for ``rich.print``."""
-        table: Table = _needs("rich.table").Table(title=self._title, caption="\n".join(self._notes))
-        at_k, equal = f"k = {self.k}", f"{self.evaluations} evaluations"
-        groups = ["", "", "", at_k, at_k, at_k, equal, equal]
-        for i, (group, name) in enumerate(zip(groups, HEADER, strict=True)):
-            table.add_column(f"{group}\n{name}", justify="left" if i == 0 else "right")
-        for row in self.rows:
-            table.add_row(*_cells(row), style="dim" if row.looks_biased else None)
-        return table
-
-    def print(self) -> None:
-        """Print the table and the recommendation to the terminal."""
-        console = _needs("rich.console").Console()
-        console.print(self)
-        console.print(self.recommend())
+        title = (
+            f"The gradient at k = {self.k} samples, and with {self.evaluations} evaluations of f "
+            f"({self.repeats} estimates each)"
+        )
+        return "\n".join([title, "", groups, *table, "", *self._notes])
 
     def to_frame(self) -> Any:
         """Return a ``pandas.DataFrame`` with one row for each estimator."""
@@ -120,13 +62,6 @@ class Comparison:
         """Plot the log-variances at equal k and at equal evaluations, with two standard errors."""
         ax = _needs("matplotlib.pyplot").gca() if ax is None else ax
         return plot(self.rows, self.k, self.evaluations, ax)
-
-    @property
-    def _title(self) -> str:
-        return (
-            f"The gradient at k = {self.k} samples, and with {self.evaluations} evaluations of f "
-            f"({self.repeats} estimates each)"
-        )
 
     @property
     def _notes(self) -> list[str]:
@@ -150,9 +85,8 @@ class Comparison:
 
 
 HEADER = ["estimator", "unbiased", "log bias²", "evals", "log variance", "ms", "k", "log variance"]
-LONGEST_NAME = (
-    27  # so that the table has 100 columns; the cells of longer names are on a line of their own
-)
+# The table has 100 columns; the cells of a longer name are on a line of their own.
+LONGEST_NAME = 27
 UNKNOWN = "–"
 
 
@@ -217,6 +151,50 @@ def _record(row: ComparedEstimator) -> dict[str, object]:
             f"seconds{suffix}": m and m.seconds,
         }
     return record
+
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # distinguishable for colour-blind readers
+
+
+def plot(rows: Sequence[ComparedEstimator], k: int, evaluations: int, ax: Axes) -> Axes:
+    """Plot the log-variance of every estimator: hollow at equal k, solid at equal evaluations."""
+    rows = sorted(rows, key=lambda row: row.at_k.log_variance, reverse=True)
+    measured = [m for row in rows for m in (row.at_k, row.at_evaluations) if m is not None]
+    finite = [m.log_variance for m in measured if math.isfinite(m.log_variance)]
+    ends = {-math.inf: min(finite, default=0.0) - 1.0, math.inf: max(finite, default=0.0) + 1.0}
+    labels = {False: f"at k = {k}", True: f"at {evaluations} evaluations"}
+    for y, row in enumerate(rows):
+        colour = ORANGE if row.looks_biased else BLUE
+        _dot(ax, row.at_k, y + 0.15, ends, colour, solid=False)
+        if row.at_evaluations is not None:
+            _dot(ax, row.at_evaluations, y - 0.15, ends, colour, solid=True)
+    for solid, label in labels.items():
+        ax.plot([], [], "o", color=BLUE, mfc=BLUE if solid else "none", label=label)
+    if any(row.looks_biased for row in rows):
+        ax.plot([], [], "o", color=ORANGE, label="biased")
+    if not all(m.known for m in measured):
+        ax.plot([], [], "o", color=GREY, label="not reliable: too few draws")
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_xlabel("log-variance of the gradient (◂: below rounding, ▸: infinite)")
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _dot(
+    ax: Axes, m: Performance, y: float, ends: Mapping[float, float], colour: str, *, solid: bool
+) -> None:
+    x = m.log_variance
+    colour = colour if m.known else GREY
+    ax.errorbar(
+        ends.get(x, x),
+        y,
+        xerr=None if x in ends else 2.0 * m.log_variance_error,
+        fmt={-math.inf: "<", math.inf: ">"}.get(x, "o"),
+        color=colour,
+        mfc=colour if solid else "white",
+        capsize=2,
+    )
 
 
 def _needs(module: str) -> ModuleType:

@@ -23,8 +23,8 @@ from swor.diagnostics._gradients import (
 from swor.diagnostics._streaming import GradientMoments, gradient_moments_of, start, update
 from swor.estimators.baselines import BUILT_IN
 from swor.estimators.estimator import Estimator, EstimatorLike
+from swor.estimators.learning import warm_up as warm_up_estimator
 from swor.estimators.registry import ESTIMATORS
-from swor.estimators.warm_up import warm_up as warm_up_estimator
 from swor.samplers.distributions import factorized
 from swor.types import Cost, Rule
 

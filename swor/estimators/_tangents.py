@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_validate
-from swor.estimators.learned_scales import LearnedScales
+from swor.estimators.learning import LearnedScales
 from swor.math._logspace import without_autocast
 from swor.samplers.products import Factorized
-from swor.types import Cost, Sample, Weights, check_numbers, score
+from swor.types import Cost, Rule, Sample, check_numbers, score
 
 
 class Prediction(NamedTuple):
@@ -37,7 +37,7 @@ Predict = Callable[[Tensor, Tensor, Tensor, Tensor], Prediction]
 
 
 def tangent_loss(
-    rule: Callable[[Sample], Weights],
+    rule: Rule,
     drawn: Sample,
     f: Cost,
     variables: Factorized,

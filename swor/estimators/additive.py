@@ -8,22 +8,20 @@ known. It learns from the leave-one-out residuals of earlier steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor.estimators.control import additive, controlled
-from swor.estimators.rebar_relax import zero_at_first
+from swor.estimators.learning import WithState, zero_at_first
 from swor.rules.reinforce import rloo
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw, factorized
-from swor.types import Cost, Sample, Scheme, Weights
+from swor.types import Cost, Scheme, Weights
 
-LEAST = (
-    -20.0
-)  # log-probabilities below this look alike to the network, and a masked one is a number
+# Log-probabilities below this look alike to the network, and a masked one is a number.
+LEAST = -20.0
 
 Network = Callable[[Tensor], Tensor]
 
@@ -118,8 +116,8 @@ def unordered_set_additive(
         | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
         | https://arxiv.org/abs/1206.6430
     """
-    scheme = Scheme.WITHOUT_REPLACEMENT
-    return _estimate(unordered_set, scheme, f, dist, k, network, context, generator)
+    drawn = draw(Scheme.WITHOUT_REPLACEMENT, dist, k, generator)
+    return _loss(unordered_set(drawn), drawn.value, f, dist, network, context)
 
 
 def rloo_additive(
@@ -164,23 +162,21 @@ def rloo_additive(
         | Variational Bayesian Inference with Stochastic Search (Paisley et al., 2012)
         | https://arxiv.org/abs/1206.6430
     """
-    return _estimate(rloo, Scheme.WITH_REPLACEMENT, f, dist, k, network, context, generator)
+    drawn = draw(Scheme.WITH_REPLACEMENT, dist, k, generator)
+    return _loss(rloo(drawn), drawn.value, f, dist, network, context)
 
 
-def _estimate(
-    rule: Callable[[Sample], Weights],
-    scheme: Scheme,
+def _loss(
+    weights: Weights,
+    value: Tensor,
     f: Cost,
     dist: Distribution,
-    k: int,
     network: Network,
     context: Tensor | None,
-    generator: torch.Generator | None,
 ) -> Tensor:
     given = _given(dist, context)
-    drawn = draw(scheme, dist, k, generator)
-    cost = f(drawn.value)
-    return controlled(rule(drawn), cost, additive(dist, drawn.value, network(given)))
+    cost = f(value)
+    return controlled(weights, cost, additive(dist, value, network(given)))
 
 
 def _given(dist: Distribution, context: Tensor | None) -> Tensor:
@@ -197,62 +193,14 @@ def _given(dist: Distribution, context: Tensor | None) -> Tensor:
     return context.detach().to(log_probs.dtype)
 
 
-class _Function(Protocol):
-    def __call__(
-        self,
-        f: Cost,
-        dist: Distribution,
-        k: int,
-        *,
-        network: Network,
-        context: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> Tensor: ...
-
-
-class Additive(nn.Module):
-    """An estimator with an additive control variate, whose network the module stores.
-
-    Args:
-        function: :func:`swor.unordered_set_additive` or :func:`swor.rloo_additive`.
-        network: from contexts to tables; assign another module to the attribute to replace it.
-    """
-
-    def __init__(self, function: _Function, network: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        self.network = network
-
-    def forward(
-        self,
-        f: Cost,
-        dist: Distribution,
-        k: int,
-        *,
-        context: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
-        return self.function(f, dist, k, network=self.network, context=context, generator=generator)
-
-
-def _table(
-    dist: Distribution, generator: torch.Generator | None, context: int | None
-) -> AdditiveTable:
+def make_additive(
+    function: Callable[..., Tensor],
+    dist: Distribution,
+    generator: torch.Generator | None,
+    context: int | None = None,
+) -> WithState:
+    """Return an estimator with an untrained network that fits the size of a distribution and of a context."""
     variables = factorized(dist)
     n, c = variables.length, variables.categories
-    return AdditiveTable(n, c, context=context, generator=generator)
-
-
-def make_unordered_set_additive(
-    dist: Distribution, generator: torch.Generator | None, context: int | None = None
-) -> Additive:
-    """Return the unordered set estimator with an untrained network that fits a distribution and a context."""
-    return Additive(unordered_set_additive, _table(dist, generator, context))
-
-
-def make_rloo_additive(
-    dist: Distribution, generator: torch.Generator | None, context: int | None = None
-) -> Additive:
-    """Return RLOO with an untrained network that fits the size of a distribution and of a context."""
-    return Additive(rloo_additive, _table(dist, generator, context))
+    network = AdditiveTable(n, c, context=context, generator=generator)
+    return WithState(function, "network", network)

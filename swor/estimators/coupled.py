@@ -185,10 +185,6 @@ def arsm(
 def swaps(c: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the identity and all swaps of two of c entries, and which of them swaps m and j.
 
-    Args:
-        c: the number of entries.
-        device: of the result.
-
     Returns:
         The permutations, (c (c − 1) / 2 + 1, c), and a table (c, c) with the row of the swap of m and j.
     """
@@ -291,15 +287,7 @@ def _draw(lower: Tensor, upper: Tensor, k: int, generator: torch.Generator | Non
 
 
 def pair_probabilities(lower: Tensor, upper: Tensor, k: int, i: Tensor, j: Tensor) -> Tensor:
-    """Return the probabilities that two of k outcomes are i and j, (*batch, n, pairs).
-
-    Args:
-        lower: the result of :func:`edges`.
-        upper: the result of :func:`edges`.
-        k: the number of outcomes, at least 2.
-        i: categories, (*batch, n, pairs).
-        j: categories, likewise.
-    """
+    """Return the probabilities that two of k outcomes are i and j, all (*batch, n, pairs), from the edges."""
     *lead, number, _ = upper.shape
 
     def ends(category: Tensor) -> tuple[Tensor, Tensor]:

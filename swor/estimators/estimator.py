@@ -256,13 +256,7 @@ def lift(
 
 
 def entry_of(estimator: ScoreFunctionEstimator, *, unbiased: bool, equation: str) -> Estimator:
-    """Return the entry of a score-function estimator.
-
-    Args:
-        estimator: a rule, a scheme and a baseline.
-        unbiased: whether its rule is unbiased.
-        equation: the reference.
-    """
+    """Return the entry of a score-function estimator."""
     sampler = SAMPLERS[estimator.scheme]
     return Estimator(
         unbiased,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -21,32 +19,10 @@ from swor.estimators._variables import (
     tempered_softmax,
     variables_of,
 )
+from swor.estimators.learning import WithState, zero_at_first
 from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
 from swor.types import Cost
-
-
-def zero_at_first(
-    widths: Sequence[int], activation: Callable[[], nn.Module], generator: torch.Generator | None
-) -> nn.Sequential:
-    """Return a network whose output is 0 until it is trained.
-
-    Args:
-        widths: of the input, of the hidden layers and of the output.
-        activation: makes the activation of a hidden layer.
-        generator: the source of randomness of the initial weights.
-    """
-    layers: list[nn.Module] = []
-    for before, after in pairwise(widths[:-1]):
-        # Without skip_init, the layer would draw from the global generator first.
-        linear = nn.utils.skip_init(nn.Linear, before, after)
-        for weights in (linear.weight, linear.bias):
-            nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
-        layers += [linear, activation()]
-    last = nn.utils.skip_init(nn.Linear, widths[-2], widths[-1])
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return nn.Sequential(*layers, last)
 
 
 class ControlVariate(nn.Module):
@@ -239,24 +215,6 @@ def _signal(
     return total
 
 
-class Relax(nn.Module):
-    """RELAX, :func:`swor.relax`, with a control variate that is trained to minimise the squared gradient.
-
-    Args:
-        control: the control variate.
-    """
-
-    def __init__(self, control: ControlVariate) -> None:
-        super().__init__()
-        self.control = control
-
-    def forward(
-        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
-        return relax(f, dist, k, control=self.control, generator=generator)
-
-
 class Rebar(nn.Module):
     """REBAR, :func:`swor.rebar`, with a temperature and a scale that minimise the squared gradient.
 
@@ -278,10 +236,11 @@ class Rebar(nn.Module):
         return rebar(f, dist, k, temperature=temperature, scale=self.scale, generator=generator)
 
 
-def make_relax(dist: Distribution, generator: torch.Generator | None) -> Relax:
+def make_relax(dist: Distribution, generator: torch.Generator | None) -> WithState:
     """Return RELAX with an untrained control variate that fits the size of a distribution."""
     variables = factorized(dist)
-    return Relax(ControlVariate(variables.length, variables.categories, generator=generator))
+    control = ControlVariate(variables.length, variables.categories, generator=generator)
+    return WithState(relax, "control", control)
 
 
 def make_rebar(dist: Distribution, generator: torch.Generator | None) -> Rebar:

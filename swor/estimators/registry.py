@@ -10,14 +10,8 @@ import torch
 from torch.distributions import Distribution
 
 from swor.estimators._variables import is_binary, is_relaxable
-from swor.estimators.additive import (
-    make_rloo_additive,
-    make_unordered_set_additive,
-    rloo_additive,
-    unordered_set_additive,
-)
+from swor.estimators.additive import make_additive, rloo_additive, unordered_set_additive
 from swor.estimators.coupled import arm, arsm, carms, disarm
-from swor.estimators.double_control import double_control, unordered_set_double_control
 from swor.estimators.estimator import (
     Estimator,
     domain_size,
@@ -25,13 +19,11 @@ from swor.estimators.estimator import (
     lift,
     possible_categories,
 )
-from swor.estimators.learned_scales import make_with_scales
 from swor.estimators.local import local_expectation, local_unordered_set
 from swor.estimators.rebar_relax import make_rebar, make_relax, rebar, relax
 from swor.estimators.relaxed import (
     gumbel_softmax,
-    make_gumbel_softmax,
-    make_straight_through,
+    make_relaxation,
     reinmax,
     straight_through,
 )
@@ -49,7 +41,13 @@ from swor.estimators.score_function import (
     sum_and_sample_shared_sampled_baseline,
     unordered_set_no_baseline,
 )
-from swor.estimators.tangents import rloo_tangents, unordered_set_tangents
+from swor.estimators.tangents import (
+    double_control,
+    make_tangents,
+    rloo_tangents,
+    unordered_set_double_control,
+    unordered_set_tangents,
+)
 from swor.estimators.vimco import vimco
 from swor.rules.importance import importance_weighted, normalized_importance_weighted, risk
 from swor.rules.reinforce import rloo, single_sample
@@ -62,6 +60,7 @@ from swor.types import Scheme
 _WITHOUT, _WITH = Scheme.WITHOUT_REPLACEMENT, Scheme.WITH_REPLACEMENT
 _unbiased, _biased = partial(lift, unbiased=True), partial(lift, unbiased=False)
 _baselined = partial(entry_of, unbiased=True)
+_enumerated, _sampled = partial(Estimator, proof="enumeration"), partial(Estimator, proof="z-score")
 
 _RULES = {
     "single_sample": _unbiased(
@@ -108,15 +107,13 @@ _BASELINES = {
         reinforce_sampled_baseline, equation="Williams (1992); Liu et al. (2019)"
     ),
     "reinforce_shared_sampled_baseline": _baselined(
-        reinforce_shared_sampled_baseline,
-        equation="Williams (1992); Liu et al. (2019)",
+        reinforce_shared_sampled_baseline, equation="Williams (1992); Liu et al. (2019)"
     ),
     "reinforce_batch_mean": _baselined(reinforce_batch_mean, equation="Williams (1992)"),
-    "reinforce_moving_average": Estimator(
+    "reinforce_moving_average": _enumerated(
         True,
         "Williams (1992)",
         reinforce_moving_average,
-        proof="enumeration",
         mixes_batch=True,
         make_state=make_moving_average,
     ),
@@ -178,134 +175,104 @@ def _has_no_mask(dist: Distribution) -> bool:
 
 
 _CALLABLES = {
-    "gumbel_softmax": Estimator(
+    "gumbel_softmax": _sampled(
         False,
         "Jang et al. (2017); Maddison et al. (2017)",
         gumbel_softmax,
-        proof="z-score",
         defined_for=is_relaxable,
-        make_state=make_gumbel_softmax,
+        make_state=partial(make_relaxation, gumbel_softmax),
     ),
-    "straight_through": Estimator(
+    "straight_through": _sampled(
         False,
         "Jang et al. (2017); Bengio et al. (2013)",
         straight_through,
-        proof="z-score",
         defined_for=is_relaxable,
-        make_state=make_straight_through,
+        make_state=partial(make_relaxation, straight_through),
     ),
-    "reinmax": Estimator(
-        False, "Liu et al. (2023)", reinmax, proof="enumeration", defined_for=is_relaxable
-    ),
-    "rebar": Estimator(
+    "reinmax": _enumerated(False, "Liu et al. (2023)", reinmax, defined_for=is_relaxable),
+    "rebar": _sampled(
         True,
         "Tucker et al. (2017)",
         rebar,
-        proof="z-score",
         count=_twice,
         defined_for=is_relaxable,
         make_state=make_rebar,
     ),
-    "relax": Estimator(
-        True,
-        "Grathwohl et al. (2018)",
-        relax,
-        proof="z-score",
-        defined_for=_has_no_mask,
-        make_state=make_relax,
+    "relax": _sampled(
+        True, "Grathwohl et al. (2018)", relax, defined_for=_has_no_mask, make_state=make_relax
     ),
-    "arm": Estimator(
-        True, "Yin and Zhou (2019a)", arm, proof="z-score", count=_twice, defined_for=is_binary
+    "arm": _sampled(True, "Yin and Zhou (2019a)", arm, count=_twice, defined_for=is_binary),
+    "disarm": _sampled(
+        True, "Dong et al. (2020); Yin et al. (2020)", disarm, count=_twice, defined_for=is_binary
     ),
-    "disarm": Estimator(
-        True,
-        "Dong et al. (2020); Yin et al. (2020)",
-        disarm,
-        proof="z-score",
-        count=_twice,
-        defined_for=is_binary,
-    ),
-    "arsm": Estimator(True, "Yin et al. (2019b)", arsm, proof="z-score", count=_arsm),
-    "local_expectation": Estimator(
+    "arsm": _sampled(True, "Yin et al. (2019b)", arsm, count=_arsm),
+    "local_expectation": _enumerated(
         True,
         "Titsias and Lázaro-Gredilla (2015); De Smet et al. (2023)",
         local_expectation,
-        proof="enumeration",
         count=_local_expectation,
     ),
-    "local_unordered_set": Estimator(
+    "local_unordered_set": _enumerated(
         True,
         "Kool et al. (2020), equation (17); Titsias and Lázaro-Gredilla (2015)",
         local_unordered_set,
-        proof="enumeration",
         count=_local_unordered_set,
         largest_k=_categories,
     ),
     # Unbiased for its own objective, E[log (1/k) Σ exp f], and therefore biased for E[f].
-    "vimco": Estimator(False, "Mnih and Rezende (2016)", vimco, proof="enumeration"),
+    "vimco": _enumerated(False, "Mnih and Rezende (2016)", vimco),
 }
 
 _CONTROL_VARIATES = {
-    "rloo_additive": Estimator(
+    "rloo_additive": _enumerated(
         True,
         "Kool et al. (2019b); Paisley et al. (2012)",
         rloo_additive,
-        proof="enumeration",
-        make_state=make_rloo_additive,
+        make_state=partial(make_additive, rloo_additive),
         takes_context=True,
     ),
-    "unordered_set_additive": Estimator(
+    "unordered_set_additive": _enumerated(
         True,
         "Kool et al. (2020), equation (17); Paisley et al. (2012)",
         unordered_set_additive,
-        proof="enumeration",
         largest_k=domain_size,
-        make_state=make_unordered_set_additive,
+        make_state=partial(make_additive, unordered_set_additive),
         takes_context=True,
     ),
-    "double_control": Estimator(
+    "double_control": _enumerated(
         True,
         "Titsias and Shi (2022)",
         double_control,
-        proof="enumeration",
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, double_control, 2),
+        make_state=partial(make_tangents, double_control, 2),
     ),
-    "unordered_set_double_control": Estimator(
+    "unordered_set_double_control": _enumerated(
         True,
         "Kool et al. (2020), equation (17); Titsias and Shi (2022)",
         unordered_set_double_control,
-        proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, unordered_set_double_control, 2),
+        make_state=partial(make_tangents, unordered_set_double_control, 2),
     ),
-    "rloo_tangents": Estimator(
+    "rloo_tangents": _enumerated(
         True,
         "Titsias and Shi (2022); Shi et al. (2022)",
         rloo_tangents,
-        proof="enumeration",
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, rloo_tangents, 5),
+        make_state=partial(make_tangents, rloo_tangents, 5),
     ),
-    "unordered_set_tangents": Estimator(
+    "unordered_set_tangents": _enumerated(
         True,
         "Kool et al. (2020), equation (17); Titsias and Shi (2022)",
         unordered_set_tangents,
-        proof="enumeration",
         largest_k=domain_size,
         defined_for=is_relaxable,
-        make_state=partial(make_with_scales, unordered_set_tangents, 5),
+        make_state=partial(make_tangents, unordered_set_tangents, 5),
     ),
-    "rodeo": Estimator(
-        True,
-        "Shi et al. (2022)",
-        rodeo,
-        proof="enumeration",
-        defined_for=is_relaxable,
-        make_state=make_rodeo,
+    "rodeo": _enumerated(
+        True, "Shi et al. (2022)", rodeo, defined_for=is_relaxable, make_state=make_rodeo
     ),
-    "carms": Estimator(True, "Dimitriev and Zhou (2021)", carms, proof="z-score"),
+    "carms": _sampled(True, "Dimitriev and Zhou (2021)", carms),
 }
 
 

@@ -176,15 +176,8 @@ class LearnedTemperature(nn.Module):
         return self.relaxation(f, dist, k, temperature=temperature, generator=generator)
 
 
-def make_gumbel_softmax(
-    dist: Distribution, generator: torch.Generator | None
+def make_relaxation(
+    relaxation: Callable[..., Tensor], dist: Distribution, generator: torch.Generator | None
 ) -> LearnedTemperature:
-    """Return Gumbel-Softmax with its initial temperature."""
-    return LearnedTemperature(gumbel_softmax)
-
-
-def make_straight_through(
-    dist: Distribution, generator: torch.Generator | None
-) -> LearnedTemperature:
-    """Return straight-through Gumbel-Softmax with its initial temperature."""
-    return LearnedTemperature(straight_through)
+    """Return a relaxation with its initial temperature."""
+    return LearnedTemperature(relaxation)

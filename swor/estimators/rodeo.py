@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 
 from swor.estimators._tangents import slope_of
 from swor.estimators._variables import checked_cost, loss_with_gradient, relaxable
-from swor.estimators.rebar_relax import zero_at_first
+from swor.estimators.learning import zero_at_first
 from swor.math._logspace import without_autocast
 from swor.samplers.products import Factorized
 from swor.types import Cost

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Distribution
 
 from swor._checks import check_tensor
@@ -29,6 +29,7 @@ from swor.estimators.baselines import (
     greedy,
     sampled_baseline,
 )
+from swor.estimators.learning import WithState
 from swor.rules.reinforce import rloo
 from swor.rules.sums import deterministic_sum_and_sample, sum_and_sample
 from swor.rules.unordered_set import unordered_set
@@ -244,26 +245,6 @@ def reinforce_moving_average(
     return rloo(drawn).loss(cost, baseline=average(cost))
 
 
-class ReinforceMovingAverage(nn.Module):
-    """REINFORCE with a moving average, :func:`swor.reinforce_moving_average`, which the module stores.
-
-    Args:
-        decay: of the average.
-    """
-
-    def __init__(self, decay: float = 0.9) -> None:
-        super().__init__()
-        self.average = MovingAverage(decay)
-
-    def forward(
-        self, f: Cost, dist: Distribution, k: int, *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Return an estimate of E[f] whose gradient is an estimate of ∇E[f], (*batch,)."""
-        return reinforce_moving_average(f, dist, k, average=self.average, generator=generator)
-
-
-def make_moving_average(
-    dist: Distribution, generator: torch.Generator | None
-) -> ReinforceMovingAverage:
+def make_moving_average(dist: Distribution, generator: torch.Generator | None) -> WithState:
     """Return REINFORCE with a moving average of no costs yet."""
-    return ReinforceMovingAverage()
+    return WithState(reinforce_moving_average, "average", MovingAverage())

@@ -156,6 +156,19 @@ def test_estimators_without_enough_draws_are_no_reference(monkeypatch: pytest.Mo
     assert r.recommend().startswith(("Use unordered_set", "Use own"))
 
 
+def test_a_cost_that_is_always_zero_has_neither_variance_nor_bias(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gradients, "SMALL_DOMAIN", 1)
+    parameter = logits()
+    options = {"parameters": [parameter], "k": 2, "repeats": 200, "generator": generator()}
+    estimators = {"own": unproven("unordered_set"), "rloo": "rloo", "raj": "raj"}
+    dist = Categorical(logits=parameter)
+    r = swor.compare(estimators, lambda x: torch.zeros(x.shape).double(), dist, **options)
+    assert [row.at_k.log_variance for row in r.rows] == [-math.inf] * 3
+    assert r.rows[0].at_k.squared_bias == (0.0, 0.0) and not r.rows[0].looks_biased
+
+
 def test_nobody_gets_more_samples_or_evaluations_than_were_asked_for() -> None:
     r = confident(["arsm", "reinforce_sampled_baseline", "unordered_set"], mode=1.0)
     arsm, sampled, best = r.rows
@@ -257,18 +270,13 @@ def test_the_table_fits_into_100_columns() -> None:
     assert names[0] in lines
 
 
-def test_comparison_as_text_table_frame_and_plot() -> None:
-    pytest.importorskip("rich")
+def test_comparison_as_text_frame_and_plot() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
-    from rich.console import Console
 
     r = result(repeats=200, evaluations=5)
-    assert "unordered_set" in str(r)
+    assert "reinforce_sampled_baseline" in str(r)
     assert "-inf" in str(r)
-    console = Console(width=150, record=True, file=StringIO())
-    console.print(r)
-    assert "reinforce_sampled_baseline" in console.export_text()
     frame = pytest.importorskip("pandas") and r.to_frame()
     assert list(frame["estimator"]) == [row.name for row in r.rows]
     assert frame["log_variance"].dtype.kind == "f"
@@ -494,19 +502,9 @@ def test_parameters_that_compare_cannot_use_are_refused() -> None:
     refused(r"contains a torch.Linear; expected tensors.*model.parameters\(\)", nn.Linear(1, 2))
 
 
-def test_one_tensor_is_differentiated_as_it_is() -> None:
-    parameter = logits()
-    dist, options = Categorical(logits=parameter), {"k": 2, "repeats": 200}
-    one, several = (
-        swor.compare(["rloo"], cost, dist, parameters=p, generator=generator(), **options)
-        for p in (parameter, [parameter])
-    )
-    assert one.rows[0].at_k.log_variance == several.rows[0].at_k.log_variance > -math.inf
-
-
-def test_the_parameters_may_be_those_of_f_alone() -> None:
+def test_one_tensor_is_differentiated_as_it_is_and_may_be_that_of_f_alone() -> None:
     weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    options = {"parameters": [weight], "k": 3, "repeats": 200, "generator": generator()}
+    options = {"parameters": weight, "k": 3, "repeats": 200, "generator": generator()}
     dist = Categorical(logits=logits().detach())
     (row,) = swor.compare(["unordered_set"], lambda x: weight * cost(x), dist, **options).rows
     assert math.isfinite(row.at_k.log_variance)

@@ -152,6 +152,6 @@ def scripted(draws: AllDraws) -> Iterator[None]:
         for module in ("samplers.categorical", "samplers.products"):
             patch.setattr(f"swor.{module}.independent", draws.independent)
         patch.setattr("swor.estimators.local.gumbel_top_k", draws.gumbel_top_k)
-        for module in ("score_function", "additive", "double_control", "tangents"):
+        for module in ("score_function", "additive", "tangents"):
             patch.setattr(f"swor.estimators.{module}.draw", draws.draw)
         yield

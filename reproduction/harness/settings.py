@@ -7,20 +7,14 @@ except for the fields marked with :data:`MAY_CHANGE`.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from reproduction.harness.errors import (
-    UserError,
-    check_at_least,
-    check_positive,
-    check_seed,
-)
-from reproduction.harness.folder import plain, read_json
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_seed
+from reproduction.harness.folder import read_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -153,11 +147,6 @@ def from_json(kind: type[Settings], stored: Mapping[str, Any], path: Path) -> Se
             f"{path} does not hold the settings of such a run ({error}); expected those of "
             f"{kind.__name__}. Give a file that a run of this command wrote."
         ) from error
-
-
-def as_json(settings: DataclassInstance) -> str:
-    """Return the JSON form of settings in one line."""
-    return json.dumps(plain(asdict(settings)), sort_keys=True)
 
 
 def require_same(before: Settings, now: Settings, path: Path) -> None:

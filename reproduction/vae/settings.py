@@ -10,12 +10,7 @@ import tyro
 
 from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
 from reproduction.harness.images import Name
-from reproduction.harness.settings import (
-    MAY_CHANGE,
-    ResumableSettings,
-    TrainingSettings,
-    own_first,
-)
+from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings, own_first
 from reproduction.vae.published import LEARNING_RATES, PAPER, Domain, paper_k
 from swor.estimators.registry import ESTIMATORS
 

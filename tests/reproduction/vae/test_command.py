@@ -64,7 +64,6 @@ def test_a_run_from_the_mean_image_is_recorded_and_resumed(tmp_path: Path) -> No
         (["--estimator", "disarm"], "disarm does not apply here"),
         (["--dims", "1", "--k", "11"], "does not apply here: k is 11"),
         (["--batch-size", "0"], "batch_size is 0; expected more than 0"),
-        (["--batch-size", "-4"], "batch_size is -4; expected more than 0"),
         (["--learning-rate", "-1"], "learning_rate is -1.0; expected more than 0"),
         (["--dims", "0"], "dims is 0; expected more than 0"),
         (["--categories", "1"], "categories is 1; expected at least 2"),

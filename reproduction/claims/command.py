@@ -101,8 +101,7 @@ def verdicts(findings: Sequence[Finding]) -> str:
 
 def criteria(findings: Sequence[Finding]) -> str:
     """Return the table of the criteria by which claims are decided."""
-    claims = [finding.claim for finding in findings]
-    lines = [[claim.where, claim.statement, claim.criterion] for claim in claims]
+    lines = [[claim.where, claim.statement, claim.criterion] for claim, _, _ in findings]
     return markdown(["source", "claim", "criterion"], lines)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import tyro
+
 from reproduction.harness.errors import UserError, check_at_least, check_positive, check_seed
 from reproduction.harness.folder import read_json
 
@@ -88,6 +90,26 @@ class TrainingSettings(ResumableSettings, ABC):
         check_at_least(self, 0, "epochs", "log_every", "checkpoint_every", "keep_every")
         if any(step < 0 for step in self.keep_steps):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonSettings:
+    """Settings of every command that compares runs.
+
+    Attributes:
+        runs: folders of runs of the commands that train.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("no runs were given; expected folders of runs to compare.")
+        if len({run.resolve() for run in self.runs}) < len(self.runs):
+            given = ", ".join(map(str, self.runs))
+            raise UserError(f"a run was given twice: {given}. Give each once.")
 
 
 def own_first(kind: type[Settings]) -> type[Settings]:

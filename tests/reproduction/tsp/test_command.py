@@ -90,18 +90,6 @@ def test_resuming_with_other_settings_changes_nothing(
     assert content(run) == before
 
 
-def test_folders_that_are_in_the_way_or_no_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match="nothing is ever overwritten"):
-        train(tmp_path)
-    assert (tmp_path / "file").read_text() == "mine"
-    (tmp_path / "settings.json").write_text('{"settings": {"dims": 2}}')
-    assert main(["tsp", "--resume", str(tmp_path)]) == 1
-    assert "does not hold the settings" in capsys.readouterr().err
-
-
 def test_figures_of_runs(tmp_path: Path, capsys) -> None:
     runs = [
         str(train(tmp_path / f"{name}-{seed}", estimator=name, seed=seed))

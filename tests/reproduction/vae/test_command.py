@@ -81,17 +81,6 @@ def test_mistakes_are_explained(
     assert message in capsys.readouterr().err
 
 
-def test_a_run_is_resumed_with_its_own_settings(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["vae", "--resume", str(run), "--k", "2"]) == 1
-    assert "k was 4 and is 2" in capsys.readouterr().err
-    assert main(["vae", "--resume", str(run), "--out", str(tmp_path / "other")]) == 1
-    assert "Leave out --out" in capsys.readouterr().err
-    assert main(["vae", "--out", str(run)]) == 1
-    assert "nothing is ever overwritten" in capsys.readouterr().err
-
-
 def test_a_killed_command_continues_to_the_same_numbers(tmp_path: Path) -> None:
     """In the middle of an epoch, with a control variate that learns too."""
     common = ["vae", "--estimator", "relax", "--dims", "2", "--epochs", "2", "--cpu"]

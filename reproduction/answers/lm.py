@@ -113,25 +113,13 @@ def confidence(folder: Path) -> str:
     """Return how often independent completions repeat, early and late, and the effective sample sizes."""
     task = Task(folder)
     mean, single = task.largest_early("duplicates")
-    names = in_order(task.curves["estimator"])[::-1]
+    of, first, last = "share of duplicates of RLOO", f"first {EARLY} steps", f"last {LATE} steps"
     lines = [
-        [
-            f"share of duplicates of RLOO, largest in the first {EARLY} steps, mean over seeds",
-            share(mean, 1),
-        ],
-        [
-            f"share of duplicates of RLOO, largest in the first {EARLY} steps, single run",
-            share(single, 1),
-        ],
-        [
-            f"share of duplicates of RLOO, mean of the last {LATE} steps",
-            share(task.late(USUAL, "duplicates"), 1),
-        ],
+        [f"{of}, largest in the {first}, mean over seeds", share(mean, 1)],
+        [f"{of}, largest in the {first}, single run", share(single, 1)],
+        [f"{of}, mean of the {last}", share(task.late(USUAL, "duplicates"), 1)],
     ]
-    for name in names:
-        size = task.late(name, "effective_sample_size")
-        label = appearance(name).label
-        lines.append(
-            [f"effective sample size, {label}, mean of the last {LATE} steps", f"{size:.2f}"]
-        )
+    for name in in_order(task.curves["estimator"])[::-1]:
+        size, label = task.late(name, "effective_sample_size"), appearance(name).label
+        lines.append([f"effective sample size, {label}, mean of the {last}", f"{size:.2f}"])
     return markdown(["quantity", "value"], lines)

@@ -6,11 +6,7 @@ from pathlib import Path
 
 from reproduction.harness.statistics import LEVEL, with_error
 from reproduction.harness.tables import committed_table, mean_and_interval
-from reproduction.pronunciation.tables import (
-    COMPARED,
-    at_the_end,
-    gains,
-)
+from reproduction.pronunciation.tables import COMPARED, at_the_end, gains
 
 OURS = "unordered_set mean"
 K = 4  # samples of a word in training

@@ -82,13 +82,7 @@ def saved(folder: Path) -> str:
         for (method, seed), rows in part.groupby(["method", "seed"]):
             at = rows.set_index("k")
             cells = [f"{at.loc[k, 'saved']:+.3f} ± {at.loc[k, 'error']:.3f}" for k in COMPARED]
-            lines.append(
-                [
-                    name.upper(),
-                    appearance(str(method)).label,
-                    seed,
-                    *(c.replace("-", "−") for c in cells),
-                ]
-            )
+            cells = [cell.replace("-", "−") for cell in cells]
+            lines.append([name.upper(), appearance(str(method)).label, seed, *cells])
     header = [f"cost saved by {k} distinct in the place of {k} independent" for k in COMPARED]
     return markdown(["problem", "trained by", "seed", *header], lines)

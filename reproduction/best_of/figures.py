@@ -7,36 +7,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-import tyro
 from matplotlib.figure import Figure
 
 from reproduction.harness.appearance import Appearance
 from reproduction.harness.best_of import RULES
 from reproduction.harness.drawing import SEEDS, draw_runs, legend_below, logarithmic, nested, panels
-from reproduction.harness.errors import UserError, check_one_of_each, check_runs
+from reproduction.harness.errors import UserError, check_one_of_each
 from reproduction.harness.folder import open_folder
 from reproduction.harness.metrics import read_records
-from reproduction.harness.settings import stored_settings
+from reproduction.harness.settings import ComparisonSettings, stored_settings
 from reproduction.harness.tables import markdown
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestOfFigures:
+class BestOfFigures(ComparisonSettings):
     """Compare runs that train for the best of m with runs that train for the mean.
 
-    Every run must have been validated with the best of the same m: runs of the command tsp or lm with
-    --best-of m or with --validate-best-of m.
-
-    Attributes:
-        runs: folders of runs of python -m reproduction tsp, or of python -m reproduction lm.
-        out: folder to write to; by default a new one in runs/.
+    Every run must have been validated with the best of the same m: runs of the command tsp, or of the
+    command lm, with --best-of m or with --validate-best-of m.
     """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_runs(self.runs, "the command tsp or lm")
 
 
 def best_of_figures(settings: BestOfFigures) -> Path:

@@ -10,13 +10,12 @@ from rich.console import Console
 
 from reproduction.claims.claim import Claim, Finding, Tables, evaluate
 from reproduction.claims.listed import CLAIMS
-from reproduction.claims.page import CONVENTION, HEADER, print_findings, rows, summary
+from reproduction.claims.page import CONVENTION, print_findings, summary
 from reproduction.harness.errors import UserError
 from reproduction.harness.folder import RunFolder
 from reproduction.harness.tables import markdown
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-VERDICT = HEADER.index("criterion")  # number of columns up to the verdict
 
 COMMITTED = {
     "rules": "rules/rules.csv",
@@ -94,17 +93,18 @@ def links(claim: Claim) -> str:
 
 def verdicts(findings: Sequence[Finding]) -> str:
     """Return the table of a line per claim: where it is from, the claim, a number, a word and a link."""
+    header = ["source", "claim", "measured", "verdict", "data"]
     lines = [
-        [*row[:VERDICT], links(finding.claim)]
-        for row, finding in zip(rows(findings), findings, strict=True)
+        [claim.where, claim.statement, number, verdict, links(claim)]
+        for claim, number, verdict in findings
     ]
-    return f"{summary(findings)} {CONVENTION}\n\n{markdown([*HEADER[:VERDICT], 'data'], lines)}"
+    return f"{summary(findings)} {CONVENTION}\n\n{markdown(header, lines)}"
 
 
 def criteria(findings: Sequence[Finding]) -> str:
     """Return the table of the criteria by which claims are decided."""
-    lines = [[*row[:2], row[VERDICT]] for row in rows(findings)]
-    return markdown([*HEADER[:2], HEADER[VERDICT]], lines)
+    lines = [[claim.where, claim.statement, claim.criterion] for claim, _, _ in findings]
+    return markdown(["source", "claim", "criterion"], lines)
 
 
 def insert(page: str, table: str) -> str:

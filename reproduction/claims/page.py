@@ -1,4 +1,4 @@
-"""Verdicts on claims as a table: in the terminal, and as the rows of a page of Markdown or HTML."""
+"""Verdicts on claims in the terminal, and what a report and the page of the results say about all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.table import Table
 
 from reproduction.claims.claim import Finding
 
-HEADER = ["source", "claim", "measured", "verdict", "criterion"]
 STYLES = {"agrees": "green", "differs": "red"}
 CONVENTION = (
     "“It” is the unordered set estimator with its built-in baseline, unless the row names another one. A "
@@ -42,11 +41,3 @@ def summary(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.verdict for finding in findings)
     listed = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
     return f"{len(findings)} claims ({listed})."
-
-
-def rows(findings: Sequence[Finding]) -> list[list[str]]:
-    """Return the cells of the findings: source, claim, number, verdict and criterion."""
-    return [
-        [claim.where, claim.statement, number, verdict, claim.criterion]
-        for claim, number, verdict in findings
-    ]

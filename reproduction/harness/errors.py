@@ -6,7 +6,7 @@ Settings check themselves when they are made, in ``__post_init__``, and raise :c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,6 @@ def check_heads(width: int, heads: int) -> None:
             f"width is {width} and heads {heads}; expected a width that the heads can share. Choose a "
             "multiple."
         )
-
-
-def check_runs(runs: Sequence[Path], command: str) -> None:
-    """Refuse no runs, and a run that was given twice."""
-    if not runs:
-        raise UserError(f"no runs were given; expected folders of runs of {command}.")
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise UserError(f"a run was given twice: {', '.join(map(str, runs))}. Give each once.")
 
 
 def check_one_of_each(kinds: Iterable[tuple[object, int]]) -> None:

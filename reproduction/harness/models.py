@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,8 +14,8 @@ import torch
 from torch import nn
 
 from reproduction.harness.errors import UserError, readable
-from reproduction.harness.folder import replacing
-from reproduction.harness.settings import Settings, as_json, from_json
+from reproduction.harness.folder import plain, replacing
+from reproduction.harness.settings import Settings, from_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -31,7 +32,9 @@ def keep_model(path: Path, model: nn.Module, settings: DataclassInstance | None 
     """
     from safetensors.torch import save_model
 
-    metadata = {} if settings is None else {"settings": as_json(settings)}
+    metadata = {}
+    if settings is not None:
+        metadata["settings"] = json.dumps(plain(asdict(settings)), sort_keys=True)
     with replacing(path) as draft:
         draft.touch()
         mode = draft.stat().st_mode  # by the umask, which safetensors ignores

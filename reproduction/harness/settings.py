@@ -7,20 +7,16 @@ except for the fields marked with :data:`MAY_CHANGE`.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from reproduction.harness.errors import (
-    UserError,
-    check_at_least,
-    check_positive,
-    check_seed,
-)
-from reproduction.harness.folder import plain, read_json
+import tyro
+
+from reproduction.harness.errors import UserError, check_at_least, check_positive, check_seed
+from reproduction.harness.folder import read_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -96,6 +92,26 @@ class TrainingSettings(ResumableSettings, ABC):
             raise UserError(f"keep_steps is {self.keep_steps}; expected numbers of at least 0.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparisonSettings:
+    """Settings of every command that compares runs.
+
+    Attributes:
+        runs: folders of runs of the commands that train.
+        out: folder to write to; by default a new one in runs/.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("no runs were given; expected folders of runs to compare.")
+        if len({run.resolve() for run in self.runs}) < len(self.runs):
+            given = ", ".join(map(str, self.runs))
+            raise UserError(f"a run was given twice: {given}. Give each once.")
+
+
 def own_first(kind: type[Settings]) -> type[Settings]:
     """List the fields that a class of settings declares itself before those that it inherits.
 
@@ -153,11 +169,6 @@ def from_json(kind: type[Settings], stored: Mapping[str, Any], path: Path) -> Se
             f"{path} does not hold the settings of such a run ({error}); expected those of "
             f"{kind.__name__}. Give a file that a run of this command wrote."
         ) from error
-
-
-def as_json(settings: DataclassInstance) -> str:
-    """Return the JSON form of settings in one line."""
-    return json.dumps(plain(asdict(settings)), sort_keys=True)
 
 
 def require_same(before: Settings, now: Settings, path: Path) -> None:

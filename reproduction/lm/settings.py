@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from reproduction.harness.best_of import check_best_of
-from reproduction.harness.errors import (
-    UserError,
-    check_at_least,
-    check_heads,
-    check_positive,
-    check_runs,
+from reproduction.harness.errors import UserError, check_at_least, check_heads, check_positive
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ComparisonSettings,
+    TrainingSettings,
+    own_first,
 )
-from reproduction.harness.settings import MAY_CHANGE, TrainingSettings, own_first
 
 
 @own_first
@@ -114,25 +110,23 @@ class LMSettings(TrainingSettings):
         return sum((self.base + 1) ** length for length in range(min(self.digits + 1, 40) + 1))
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
-class LMFigures:
+class LMFigures(ComparisonSettings):
     """Plot the metrics of runs of the command lm: a thin line for each run, a thick one for their mean.
 
-    A table has the steps that the runs need until they solve a share of the prompts.
+    The runs have the same number of steps. A table has the steps that they need until they solve a share
+    of the prompts.
 
     Attributes:
-        runs: folders of runs of python -m reproduction lm, of the same number of steps.
-        target: this share.
+        target: share of the prompts that has to be solved.
         measure: how a prompt is solved: by greedy decoding, or by sampled completions on average.
-        out: folder to write to; by default a new one in runs/.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
     target: float = 0.95
     measure: Literal["greedy", "sampled"] = "greedy"
-    out: Path | None = None
 
     def __post_init__(self) -> None:
-        check_runs(self.runs, "python -m reproduction lm")
+        super().__post_init__()
         if not 0.0 < self.target <= 1.0:
             raise UserError(f"target is {self.target}; expected a share above 0 and up to 1.")

@@ -18,12 +18,7 @@ from reproduction.pronunciation.settings import (
     PronunciationMeasure,
     PronunciationSettings,
 )
-from reproduction.pronunciation.tables import (
-    pass_table,
-    read_points,
-    samples_table,
-    training_table,
-)
+from reproduction.pronunciation.tables import pass_table, read_points, samples_table, training_table
 from reproduction.pronunciation.task import PronunciationTask
 
 

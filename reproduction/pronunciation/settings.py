@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
-import tyro
-
-from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, TrainingSettings
+from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ComparisonSettings,
+    ResumableSettings,
+    TrainingSettings,
+)
 
 Objective = Literal["mean", "best_of", "log_success"]
 
@@ -114,16 +116,8 @@ class PronunciationMeasure(ResumableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PronunciationFigures:
+class PronunciationFigures(ComparisonSettings):
     """Compare runs of the command pronunciation: curves, and differences of runs with the same seeds.
 
-    Attributes:
-        runs: folders of runs of python -m reproduction pronunciation, of the same number of steps.
-        out: folder to write to; by default a new one in runs/.
+    The runs have the same number of steps.
     """
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    out: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_runs(self.runs, "python -m reproduction pronunciation")

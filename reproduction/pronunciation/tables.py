@@ -86,7 +86,9 @@ def read_points(run: Path) -> pd.DataFrame:
     """Read the validations of a run: its method, seed, steps, and the metrics of held-out words."""
     settings = read_settings(PronunciationSettings, run)
     about = {"method": f"{settings.estimator} {settings.objective}", "seed": settings.seed}
-    records = read_records(run, "valid")
+    records = list(read_records(run, "valid"))
+    if not records:
+        raise UserError(f"{run} has no validation; expected one. Wait, or leave it out.")
     return pd.DataFrame(
         [about | {"step": r["step"]} | {name: r[name] for name in METRICS} for r in records]
     )

@@ -30,11 +30,7 @@ AXES = {
 }
 """Columns of tables in words; where there are none, the values say enough."""
 
-VALUES = {
-    "both": "encoder and decoder",
-    "train": "training images",
-    "valid": "validation images",
-}
+VALUES = {"both": "encoder and decoder", "train": "training images", "valid": "validation images"}
 """Values of columns in words."""
 
 

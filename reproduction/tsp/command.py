@@ -23,18 +23,12 @@ from reproduction.tsp.measurement_settings import (
     TSPPretrained,
     TSPVariance,
 )
-from reproduction.tsp.model import AttentionModel, load_attention_model
+from reproduction.tsp.model import load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
 from reproduction.tsp.paired import final_gaps, paired_rows, paired_table
 from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
 from reproduction.tsp.problem import random_instances, validation_instances
-from reproduction.tsp.ranking import (
-    ranking,
-    ranking_table,
-    read_gaps,
-    read_sampled,
-    sampled_table,
-)
+from reproduction.tsp.ranking import ranking, ranking_table, read_gaps, read_sampled, sampled_table
 from reproduction.tsp.rollout import greedy_lengths
 from reproduction.tsp.settings import TSPSettings, check_distinct, with_start
 from reproduction.tsp.task import TourTask, gap_of
@@ -61,18 +55,13 @@ def tsp_pretrained(settings: TSPPretrained) -> Path:
         keep_model(folder.path / name, model, model.settings)
     if settings.validation_size:
         about_it = {"nodes": settings.nodes, "instances": settings.validation_size, "sha256": found}
-        gap = greedy_gap(model, settings.validation_size, settings.nodes)
+        instances = validation_instances(settings.validation_size, settings.nodes)
+        gap = gap_of(greedy_lengths(model, instances), optimal_lengths(instances, progress=True))
         folder.write_csv("validation.csv", [about_it | gap])
         measured = with_error(gap["gap"], gap["gap_standard_error"])
         print(f"Greedy tours are {measured} % longer than optimal ones.")
     print(f"The model is in {folder.path}")
     return folder.path
-
-
-def greedy_gap(model: AttentionModel, count: int, nodes: int) -> dict[str, float]:
-    """Return the mean length of greedy tours of validation instances, and their gap in percent."""
-    instances = validation_instances(count, nodes)
-    return gap_of(greedy_lengths(model, instances), optimal_lengths(instances, progress=True))
 
 
 def tsp_variance(settings: TSPVariance) -> Path:

@@ -8,8 +8,13 @@ from typing import get_args
 
 import tyro
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
-from reproduction.harness.settings import MAY_CHANGE, ResumableSettings, own_first
+from reproduction.harness.errors import UserError, check_at_least, check_positive
+from reproduction.harness.settings import (
+    MAY_CHANGE,
+    ComparisonSettings,
+    ResumableSettings,
+    own_first,
+)
 from reproduction.tsp.settings import Name, check_distinct
 
 BLOCKS = 10  # of measured gradients, whose means tell the error of the measured bias
@@ -111,39 +116,29 @@ class TSPBestOfK(ResumableSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TSPFigures:
-    """Plot the optimality gap of runs against training steps and against instances.
+class TSPFigures(ComparisonSettings):
+    """Plot the optimality gap of runs of the command tsp against training steps and against instances.
 
-    Attributes:
-        runs: folders of runs of the command tsp, all with the same number of nodes. A folder that this
-            command wrote before stands for the runs that were given to it.
-        out: folder to write to; by default a new one in runs/.
+    All runs have the same number of nodes. A folder that this command wrote before stands for the runs
+    that were given to it.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    out: Path | None = None
 
-    def __post_init__(self) -> None:
-        check_runs(self.runs, "python -m reproduction tsp")
-
-
+@own_first
 @dataclass(frozen=True, kw_only=True)
-class TSPPaired:
+class TSPPaired(ComparisonSettings):
     """Compare the final models of runs instance by instance, by the gaps of their greedy tours.
 
-    Writes final_gaps.npz (of every instance, by run), paired.csv and paired.md.
+    The runs are finished runs of the command tsp, with the same number of nodes, from the same start. A
+    folder that this command wrote before stands for the runs that were given to it. Writes final_gaps.npz
+    (of every instance, by run), paired.csv and paired.md.
 
     Attributes:
-        runs: folders of finished runs of the command tsp, with the same number of nodes, from the same
-            start. A folder that this command wrote before stands for the runs that were given to it.
         instances: number of validation instances.
-        out: folder to write to; by default a new one in runs/.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
     instances: int = 10_000
-    out: Path | None = None
 
     def __post_init__(self) -> None:
-        check_runs(self.runs, "python -m reproduction tsp")
+        super().__post_init__()
         check_at_least(self, 2, "instances")

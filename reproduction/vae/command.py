@@ -20,13 +20,7 @@ from reproduction.vae.curves import CURVES, elbo_table, is_run, read_curves, sho
 from reproduction.vae.figures import curves_figure, images_figure, variance_figure
 from reproduction.vae.settings import VAEFigures, VAESettings, VAEVariance
 from reproduction.vae.task import VAETask, check_applies, make_vae
-from reproduction.vae.variance import (
-    Subject,
-    cases,
-    comparisons,
-    measure,
-    measure_times,
-)
+from reproduction.vae.variance import Subject, cases, comparisons, measure, measure_times
 from reproduction.vae.variance_table import variance_table
 
 

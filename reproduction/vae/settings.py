@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from reproduction.harness.errors import UserError, check_at_least, check_positive, check_runs
+from reproduction.harness.errors import UserError, check_at_least, check_positive
 from reproduction.harness.images import Name
 from reproduction.harness.settings import (
     MAY_CHANGE,
+    ComparisonSettings,
     ResumableSettings,
     TrainingSettings,
     own_first,
@@ -135,25 +136,23 @@ class VAEVariance(ResumableSettings):
         return self.repetitions_before or self.repetitions
 
 
+@own_first
 @dataclass(frozen=True, kw_only=True)
-class VAEFigures:
+class VAEFigures(ComparisonSettings):
     """Plot training and validation curves of runs, and draw images that their models make.
 
-    Runs that differ in their seed alone share an entry of the legend and a row of the table.
+    The runs are those of the command vae, of any data and number of dimensions, or folders that this
+    command wrote, in the place of their runs. Runs that differ in their seed alone share an entry of the
+    legend and a row of the table.
 
     Attributes:
-        runs: folders of runs of python -m reproduction vae, of any data and number of dimensions, or
-            folders that this command wrote, in the place of their runs.
         smoothing: number of neighbouring points that the smoothed curves average.
         data_dir: folder of the data files; by default that of the run, SWOR_DATA, or a download.
-        out: folder to write to; by default a new one in runs/.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
     smoothing: int = 5
     data_dir: Path | None = None
-    out: Path | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_at_least(self, 1, "smoothing")
-        check_runs(self.runs, "python -m reproduction vae")

@@ -117,10 +117,7 @@ def test_variances_are_compared_at_equal_evaluations_and_at_equal_time(tmp_path:
 
 def test_runs_with_a_control_variate_stand_beside_the_leading_estimators(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
-    both = {
-        ".": {"rloo": [5.0, 6.0], "arsm": [9.0]},
-        "control": {"unordered_set_additive": [3.0]},
-    }
+    both = {".": {"rloo": [5.0, 6.0], "arsm": [9.0]}, "control": {"unordered_set_additive": [3.0]}}
     for folder, values in both.items():
         rows = [
             {"dims": 20, "split": "valid", "estimator": name, "seed": seed, "epoch": epoch}

@@ -111,10 +111,7 @@ GAPS = {
 
 def test_gaps_are_compared_at_the_end() -> None:
     table = gaps(GAPS)
-    assert tours.shorter_tours(table, "rloo") == (
-        "+29.7 (+29.0 to +30.4) % of the gap",
-        "agrees",
-    )
+    assert tours.shorter_tours(table, "rloo") == ("+29.7 (+29.0 to +30.4) % of the gap", "agrees")
     assert tours.shorter_tours(table, "sum_and_sample_shared_sampled_baseline")[1] == "differs"
     assert tours.shorter_tours(table, "reinforce_rollout")[1] == "undecided"
     assert tours.tours_on_par(table, "risk")[1] == "agrees"

@@ -63,7 +63,6 @@ def test_models_are_kept_with_their_tied_weights(tmp_path: Path) -> None:
     [
         (["lm", "--k", "1"], "k is 1; expected at least 2"),
         (["lm", "--learning-rate", "0"], "learning_rate is 0.0; expected more than 0"),
-        (["lm", "--learning-rate", "-1"], "learning_rate is -1.0; expected more than 0"),
         (["lm", "--validation-size", "0"], "validation_size is 0; expected more than 0"),
         (["lm", "--digits", "1", "--base", "2", "--k", "14"], "only 13 completions of 1 digits"),
         (["lm", "--base", "1"], "base is 1; expected at least 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from torch import Tensor
 import swor
 from reproduction.cli import main
 from reproduction.harness.errors import UserError
+from reproduction.harness.folder import create
 from reproduction.pronunciation import words as source
 from reproduction.pronunciation.figures import curves_figure, measured_figure
 from reproduction.pronunciation.model import Pronouncer, trained_pronouncer
 from reproduction.pronunciation.settings import PronunciationSettings
-from reproduction.pronunciation.tables import gains, samples_table, training_table
+from reproduction.pronunciation.tables import METRICS, gains, samples_table, training_table
 from reproduction.pronunciation.task import objective_loss, right_probability
 from reproduction.pronunciation.words import (
     END,
@@ -239,6 +241,21 @@ def test_the_commands_write_tables_and_figures(tmp_path: Path) -> None:
         )
     assert main(["pronunciation-figures", *runs, "--out", str(tmp_path / "figures")]) == 0
     assert "minus RLOO" in (tmp_path / "figures" / "table.md").read_text()
+
+
+def test_runs_given_twice_or_just_begun_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, out = [tmp_path / name for name in "ab"], ["--out", str(tmp_path / "out")]
+    line = {"split": "valid", "step": 0, "epoch": 0} | dict.fromkeys(METRICS, 0.5)
+    for run in runs:
+        create(run).write_settings(PronunciationSettings())
+        (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["pronunciation-figures", *map(str, runs), *out]) == 1
+    assert "two of the folders have a run of unordered_set mean" in capsys.readouterr().err
+    (runs[0] / "metrics.jsonl").write_text("")
+    assert main(["pronunciation-figures", str(runs[0]), *out]) == 1
+    assert "a has no validation" in capsys.readouterr().err
 
 
 def test_tables_and_figures_of_made_up_numbers() -> None:

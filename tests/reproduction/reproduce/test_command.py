@@ -84,10 +84,7 @@ def test_a_folder_has_one_reproduction_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "cure"),
-    [
-        ({"jobs": 0}, "jobs is 0; expected at least 1"),
-        ({"address": "host"}, "--backend ray"),
-    ],
+    [({"jobs": 0}, "jobs is 0; expected at least 1"), ({"address": "host"}, "--backend ray")],
 )
 def test_mistakes_are_explained(settings: dict[str, object], cure: str) -> None:
     with pytest.raises(UserError, match=cure):

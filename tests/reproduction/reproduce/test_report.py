@@ -16,7 +16,6 @@ pytest.importorskip("pandas")
 
 from reproduction.claims.claim import Claim, Finding
 from reproduction.claims.page import summary
-from reproduction.harness.appearance import LABELS, is_biased
 from reproduction.harness.folder import RunFolder
 from reproduction.reproduce.charts import dots, lines
 from reproduction.reproduce.page import Section, about, cards, label, page, table
@@ -30,7 +29,6 @@ from reproduction.reproduce.report import (
     write_report,
 )
 from reproduction.reproduce.steps import SHORT, Step
-from swor.estimators.registry import ESTIMATORS
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -141,9 +139,3 @@ def test_a_card_has_everything_about_its_claim() -> None:
     assert html.count("<article") == html.count("Criterion: It is so.") == 3
     assert all(f" {f.verdict}</p>" in html for f in findings)
     assert summary(findings) in verdicts(findings, SHORT).content
-
-
-def test_biased_estimators_are_those_of_the_registry() -> None:
-    both = [name for name in LABELS if name in ESTIMATORS]
-    assert {n for n in both if is_biased(n)} == {n for n in both if not ESTIMATORS[n].unbiased}
-    assert label("vimco").endswith("(biased)")

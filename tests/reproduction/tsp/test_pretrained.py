@@ -15,12 +15,7 @@ from torch import Tensor
 from reproduction.cli import main
 from reproduction.harness.errors import UserError
 from reproduction.tsp.model import load_attention_model
-from reproduction.tsp.pretrained import (
-    RELEASED,
-    read_pretrained,
-    released_file,
-    sha256,
-)
+from reproduction.tsp.pretrained import RELEASED, read_pretrained, released_file, sha256
 from reproduction.tsp.problem import validation_instances
 from reproduction.tsp.rollout import greedy_lengths
 

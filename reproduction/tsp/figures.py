@@ -163,8 +163,9 @@ def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
     text = f"{rows['duplicates'][most]:.0f} % of {most} independent tours\nare duplicates"
     if many > few:
         ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
-        text = (
-            f"{few} distinct tours are as good\nas {number_text(many, rows.index)} independent ones"
-        )
-    at, beside = (gap, (-1, -27)) if below is None else (below, (-1, 0))
+        worth = number_text(many, rows.index)
+        text = f"{few} distinct tours\nare as good as {worth}\nindependent ones"
+    at, beside = (
+        (gap, (-1, -11 * len(text.splitlines()))) if below is None else (below, (-1, 0))
+    )
     _write(ax, text, (most, at), beside, "#222222", 9)

@@ -166,6 +166,6 @@ def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
         worth = number_text(many, rows.index)
         text = f"{few} distinct tours\nare as good as {worth}\nindependent ones"
     at, beside = (
-        (gap, (-1, -11 * len(text.splitlines()))) if below is None else (below, (-1, 0))
+        (gap, (-9, -4 - 11 * len(text.splitlines()))) if below is None else (below, (-1, 0))
     )
     _write(ax, text, (most, at), beside, "#222222", 9)

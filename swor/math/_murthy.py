@@ -24,9 +24,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.math._double import wide_dtype
 from swor.math._integral import integrand, log_excess
 from swor.math._interface import interior
+from swor.math._logspace import wide_dtype
 from swor.math.ratios import complete, first_and_second_draw, log_outside
 
 

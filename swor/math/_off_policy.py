@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_inspect, may_validate
-from swor.math._double import wide_dtype
+from swor.math._logspace import wide_dtype
 
 LogRatios = Callable[[], tuple[Tensor, Tensor | None]]
 """Returns log(w / q), (*batch, k), and log(M / q), (*batch, k, k), or None if there is no baseline."""

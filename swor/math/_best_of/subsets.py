@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 
 from swor.math._best_of import Draws, Terms
-from swor.math._subset_tables import Pairs
-from swor.math._subsets import recursion, tables
+from swor.math._subsets import Pairs, recursion, tables
 
 
 def sums(draws: Draws, f: Tensor, terms: Terms, *, gradient: bool) -> tuple[Tensor, Tensor]:

@@ -31,8 +31,7 @@ from torch import Tensor
 
 from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
-from swor.math._double import wide_dtype
-from swor.math._logspace import LOG_EVERYTHING
+from swor.math._logspace import LOG_EVERYTHING, wide_dtype
 from swor.math.ratios import complete, constants
 
 Method = Literal["auto", "subsets", "integral"]

@@ -44,11 +44,9 @@ from swor.rules.importance import (
     risk,
 )
 from swor.rules.log_success import LogSuccess, log_success, log_success_independent
-from swor.rules.pairs import pair_weights
-from swor.rules.reinforce import rloo, single_sample
-from swor.rules.strata import stratified, systematic
+from swor.rules.reinforce import rloo, single_sample, stratified, systematic
 from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
-from swor.rules.unordered_set import murthy_variance, unordered_set
+from swor.rules.unordered_set import murthy_variance, pair_weights, unordered_set
 from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
 from swor.samplers.distinct_sequences import DistinctSequences
 from swor.samplers.distributions import sample

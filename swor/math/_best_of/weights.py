@@ -32,6 +32,7 @@ from torch import Tensor
 from swor.math._best_of import Draws, Terms, integral, subsets
 from swor.math._best_of.variance import variance
 from swor.math._logspace import LOG_EVERYTHING, wide_dtype
+from swor.math._off_policy import check_overflow
 from swor.math.ratios import complete, constants
 
 Method = Literal["auto", "subsets", "integral"]
@@ -76,6 +77,8 @@ def best_of_weights(
     draws, f, order = prepare(log_q, log_rest, f, max(terms), log_p)
     module = METHODS[choose(method, f.shape[-1])]
     weight, coefficient = module.sums(draws, f, terms, gradient=gradient)
+    if log_p is not None:
+        check_overflow(log_q, log_p, weight, coefficient)
     back = order.argsort(-1)
     return BestOfWeights(weight.gather(-1, back), coefficient.gather(-1, back))
 

@@ -120,10 +120,7 @@ def check_model(model: SequenceModel[State]) -> None:
 def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple[Tensor, State]:
     """Return the log-probabilities of the next symbol, (*batch, beams, symbols), after checking their form.
 
-    Args:
-        model: the model.
-        state: its state.
-        beams: the number of beams of the state; a model may return a single row that is right for all.
+    A model may return a single row that is right for all beams.
     """
     result: object = model.step(state)
     if not (isinstance(result, tuple) and len(result) == 2):
@@ -148,14 +145,9 @@ def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple
 
 
 def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
-    """Return the log-probabilities of sequences, with gradient, in one pass or by stepping through them.
+    """Return the log-probabilities of sequences (*batch, k, length), with gradient.
 
-    Args:
-        model: the model.
-        value: sequences, (*batch, k, length), padded with the end symbol.
-
-    Returns:
-        (*batch, k)
+    They are computed in one pass, or by stepping through sequences that are padded with the end symbol.
     """
     in_one_pass: Callable[[Tensor], Tensor] | None = getattr(model, "log_prob", None)
     if in_one_pass is not None:
@@ -186,11 +178,8 @@ def log_prob_of_symbols(symbols: Tensor, log_probs: Tensor) -> Tensor:
 def log_prob_of(model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool) -> Tensor:
     """Return the log-probabilities of sequences that were found, with gradient if gradients are enabled.
 
-    Args:
-        model: the model.
-        found: the sequences and their log-probabilities, −inf at places that are left over.
-        allow_fewer: whether there may be such places. The model scores the first sequence there, which is
-            always possible, because it might not know what to say of an impossible one.
+    At places that are left over the model scores the first sequence, which is always possible, because it
+    might not know what to say of an impossible one.
     """
     if not torch.is_grad_enabled():
         return found.log_p

@@ -56,13 +56,7 @@ class Factors(NamedTuple):
 
 
 def factors_of(draws: Draws, m: int, *, left_out: int) -> Factors:
-    """The factors for m draws.
-
-    Args:
-        draws: the sample, with one batch axis.
-        m: the number of draws by which the variable is scaled.
-        left_out: how many outcomes will be taken out of the race at the most.
-    """
+    """The factors for m draws, of which at most ``left_out`` outcomes will be taken out of the race."""
     k = draws.log_q.shape[-1]
     left_out = min(left_out, k)
     count = node_count(draws.log_q.dtype, k, max(k - left_out - _impossible(draws), 0))
@@ -90,13 +84,8 @@ def _impossible(draws: Draws) -> int:
 def node_count(dtype: torch.dtype, k: int, left: int) -> int:
     r"""Nodes that bring the quadrature error below 1e-13 (float64) or below rounding (float32).
 
-    With $r$ factors left the integrand falls off on the left like $e^{(r + 1) x}$, and with all $k$ of
-    them its peak has a width of $1 / \sqrt{k + 1}$. They share the grid, so it is wide and fine.
-
-    Args:
-        dtype: float64 or float32.
-        k: the number of factors.
-        left: the least number of factors that is left.
+    With at least $r$ factors left the integrand falls off on the left like $e^{(r + 1) x}$, and with all $k$
+    of them its peak has a width of $1 / \sqrt{k + 1}$. They share the grid, so it is wide and fine.
     """
     drop = -math.log(torch.finfo(dtype).eps) + 2.0
     density = 2.4 if dtype == torch.float64 else 1.6
@@ -107,9 +96,7 @@ def node_count(dtype: torch.dtype, k: int, left: int) -> int:
 def more(again: Tensor, series: Tensor) -> Tensor:
     r"""$\frac{e^{\beta x} - 1}{\beta}$ times a series: the contribution of the draws of one more outcome.
 
-    Args:
-        again: $\beta$, (*shape).
-        series: the coefficients of $1, x, x^2, \dots$, (terms, *shape).
+    Here $\beta$ is ``again``, (*shape), and the series is that of $1, x, \dots$, (terms, *shape).
     """
     product = torch.zeros_like(again * series)
     factor = torch.ones_like(again)

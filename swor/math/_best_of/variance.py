@@ -27,13 +27,7 @@ from swor.math._best_of.integral import Factors, constant, factors_of, more, par
 
 
 def variance(draws: Draws, f: Tensor, m: int) -> Tensor:
-    """(*batch,).
-
-    Args:
-        draws: the sample, in ascending order of f, with at least 2m outcomes.
-        f: (*batch, k), ascending.
-        m: the number of draws.
-    """
+    """The estimate of the variance, (*batch,), for ascending f and at least 2m outcomes."""
     if f.shape[-1] == 1:  # there is room for 2m draws, so this outcome is the only one
         return torch.zeros_like(f[..., 0])
     found = [_variance(*part, m) for part in parts(draws, f, 2 * m)]

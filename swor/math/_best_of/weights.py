@@ -30,7 +30,6 @@ import torch
 from torch import Tensor
 
 from swor.math._best_of import Draws, Terms, integral, subsets
-from swor.math._best_of.variance import variance
 from swor.math._logspace import LOG_EVERYTHING, wide_dtype
 from swor.math._off_policy import check_overflow
 from swor.math.ratios import complete, constants
@@ -87,7 +86,7 @@ def best_of_weights(
 def best_of_variance(log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int) -> Tensor:
     r"""$E[f(x_{1..m}) \mid S]^2 - E[f(x_{1..m}) f(x_{m+1..2m}) \mid S]$, (*batch,), for k ≥ 2m."""
     draws, f, _ = prepare(log_q, log_rest, f, 2 * m, None, wide=True)  # a difference that cancels
-    return variance(draws, f, m)
+    return integral.variance(draws, f, m)
 
 
 def ascending(f: Tensor, log_p: Tensor) -> Tensor:

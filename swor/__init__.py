@@ -48,12 +48,16 @@ from swor.rules.importance import (
     risk,
 )
 from swor.rules.log_success import LogSuccess, log_success, log_success_independent
-from swor.rules.pairs import pair_weights
-from swor.rules.reinforce import rloo, single_sample
-from swor.rules.strata import stratified, systematic
+from swor.rules.reinforce import rloo, single_sample, stratified, systematic
 from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
-from swor.rules.unordered_set import murthy_variance, unordered_set
-from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.rules.unordered_set import murthy_variance, pair_weights, unordered_set
+from swor.samplers.categorical import (
+    gumbel_top_k,
+    stratified_sample,
+    systematic_sample,
+    top_k_and_sample,
+    with_replacement,
+)
 from swor.samplers.distinct_sequences import DistinctSequences
 from swor.samplers.distributions import sample
 from swor.samplers.products import Factorized
@@ -62,7 +66,6 @@ from swor.samplers.rounds import DistinctRounds
 from swor.samplers.sequence_model import SequenceModel
 from swor.samplers.sequences import ancestral_sample, beam_search, stochastic_beam_search
 from swor.samplers.sharded import gumbel_top_k_sharded
-from swor.samplers.strata import stratified_sample, systematic_sample
 from swor.samplers.streams import distinct_from_stream
 from swor.types import Sample, Scheme, Weights
 

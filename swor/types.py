@@ -286,6 +286,14 @@ def check_numbers(name: str, given: Tensor, like: Tensor, like_name: str) -> Non
     check_same(name, given, like_name, like)
 
 
+def possible_values(name: str, given: Tensor, log_p: Tensor, like_name: str) -> Tensor:
+    """Return a finite number for every sample, with 0 for outcomes of probability 0."""
+    check_numbers(name, given, log_p, like_name)
+    given = without_impossible(given, log_p)
+    check_finite(name, given)
+    return given
+
+
 def _wider(one: torch.dtype, other: torch.dtype) -> torch.dtype:
     """Return the dtype of a sum; equal ones, the common case, need not ask."""
     return one if one == other else torch.promote_types(one, other)

@@ -310,6 +310,10 @@ BAD = {
         lambda: swor.rloo(swor.Sample([0], [-1.0], scheme="with_replacement")),
         "sample.log_p is a list; expected a tensor",
     ),
+    "advantages of lists": (
+        lambda: swor.advantages([-1.0], torch.ones(1)),
+        "log_p is a list; expected a tensor",
+    ),
     "a tensor is no model": (
         lambda: swor.stochastic_beam_search(LOG_PROBS, 2),
         r"the model is a tensor of shape .2, 5., which has no length.*SequenceModel.*Factorized",

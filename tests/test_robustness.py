@@ -14,7 +14,7 @@ from torch.func import grad, vmap
 import swor
 from swor.diagnostics.all_samples import all_samples
 from swor.estimators.baselines import BUILT_IN
-from swor.math._subset_tables import tables
+from swor.math._subsets import made_once
 
 RULES = {n: e for n, e in swor.ESTIMATORS.items() if e.baseline == BUILT_IN}
 N = 4
@@ -78,7 +78,7 @@ def test_an_autocast_around_rules_changes_nothing(k: int) -> None:
 
 
 def test_a_first_call_in_inference_mode_leaves_gradients_intact() -> None:
-    tables.cache_clear()
+    made_once.cache_clear()
     with torch.inference_mode():
         swor.unordered_set(swor.gumbel_top_k(log_probabilities(9), 5))
     log_probs = log_probabilities(9).requires_grad_()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import swor
-from swor.math._subset_tables import tables
+from swor.math._subsets import made_once
 
 LOG_P = torch.tensor([0.4, 0.3, 0.1], dtype=torch.float64).log()
 LOG_REST = torch.tensor(0.2, dtype=torch.float64).log()
@@ -73,7 +73,7 @@ class Loss(torch.nn.Module):
 @pytest.mark.parametrize("first", ["hessian", "export", "inference", "vmap"])
 def test_what_a_first_call_runs_under_does_not_matter(first: str) -> None:
     """Tables that are made under a transform and kept would break every later call."""
-    tables.cache_clear()
+    made_once.cache_clear()
     log_p, f, loss = torch.full((4,), 0.2).log(), torch.arange(4.0), Loss()
     expected = 1.5  # the mean of f, since all outcomes are equally likely
 

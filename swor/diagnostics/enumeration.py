@@ -19,7 +19,7 @@ from swor._checks import check_count, check_shape, check_tensor
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
 from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
 from swor.math._best_of.weights import ascending
-from swor.math._double import wide_dtype
+from swor.math._logspace import wide_dtype
 from swor.samplers.distributions import support
 from swor.types import Cost, Rule, Sample, Scheme, Weights, without_impossible
 

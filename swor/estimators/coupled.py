@@ -26,8 +26,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from swor.estimators._variables import binary, evaluate, loss_with_gradient, variables_of
-from swor.math._double import wide_dtype
-from swor.math._logspace import without_autocast
+from swor.math._logspace import wide_dtype, without_autocast
 from swor.samplers._race import TINY, exponential_like, gumbel_like
 from swor.samplers.products import Factorized
 from swor.types import Cost

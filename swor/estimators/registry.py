@@ -50,8 +50,7 @@ from swor.estimators.tangents import (
 )
 from swor.estimators.vimco import vimco
 from swor.rules.importance import importance_weighted, normalized_importance_weighted, risk
-from swor.rules.reinforce import rloo, single_sample
-from swor.rules.strata import stratified, systematic
+from swor.rules.reinforce import rloo, single_sample, stratified, systematic
 from swor.rules.sums import deterministic_sum_and_sample, raj, sum_and_sample
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import factorized

@@ -11,11 +11,9 @@ CACHED = 2**21  # intermediate results of a block, a few megabytes
 
 
 def split(x: Tensor, *, numbers: int) -> tuple[Tensor, ...]:
-    """Blocks of the first axis. Compiled code fuses its loops instead, and has only one block.
+    """Blocks of the first axis, of which each element has so many numbers as intermediate results.
 
-    Args:
-        x: (batch, …).
-        numbers: how many intermediate results there are for one element of the batch.
+    Compiled code fuses its loops instead, and has only one block.
     """
     return (x,) if torch.compiler.is_compiling() else x.split(max(1, CACHED // numbers))
 
@@ -27,16 +25,11 @@ def in_blocks(
     *,
     numbers: int,
 ) -> tuple[Tensor, ...]:
-    """Apply a function without gradient to the elements of the batch, which it treats independently.
+    """Apply a function without gradient to log_p (*batch, k) and log_rest (*batch,), in blocks.
 
-    The time is then linear in the batch, and the memory beyond that of the result is bounded: every block
-    is copied into the result before the next one is computed.
-
-    Args:
-        function: maps log_p (batch, k) and log_rest (batch,) to tensors (batch, …).
-        log_p: (*batch, k).
-        log_rest: (*batch,).
-        numbers: as in :func:`split`.
+    It maps (batch, k) and (batch,) to tensors (batch, …), each element of the batch by itself. The time is
+    then linear in the batch, and the memory beyond that of the result is bounded: every block is copied into
+    the result before the next one is computed.
     """
     if log_rest.dim() != 1:
         total, batch = log_rest.numel(), log_rest.shape

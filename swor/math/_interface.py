@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_not_nan
-from swor.math._double import rounds_products, wide_dtype
-from swor.math._logspace import LOG_EVERYTHING, without_autocast
+from swor.math._logspace import LOG_EVERYTHING, wide_dtype, without_autocast
 
 
 class Interior(NamedTuple):
@@ -75,15 +74,20 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     An autocast would lower the precision, and so would TF32 or bfloat16, with which a user may let float32
     matrices be multiplied. The matrices are then multiplied in double precision.
     """
-    wide = wide_dtype(b.device) if _rounded() else b.dtype
+    if torch.compiler.is_compiling():  # which cannot trace a question for a setting
+        from swor.math._compiled import constant
+
+        rounded = bool(constant(_rounds_products))
+    else:
+        rounded = _rounds_products()
+    wide = wide_dtype(b.device) if rounded else b.dtype
     with without_autocast(b):
         return torch.bmm(a.to(wide), b.to(wide)).to(b.dtype)
 
 
-def _rounded() -> bool:
-    """Whether float32 matrices are rounded before they are multiplied; a constant of compiled code."""
-    if torch.compiler.is_compiling():
-        from swor.math import _compiled_tables
-
-        return _compiled_tables.rounds_products()
-    return rounds_products()
+def _rounds_products() -> bool:
+    """Return whether PyTorch may round float32 matrices, to TF32 or bfloat16, before it multiplies them."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # it was set for each backend
+        return True

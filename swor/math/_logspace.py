@@ -1,4 +1,4 @@
-"""Arithmetic with the logarithms of probabilities."""
+"""Arithmetic with the logarithms of probabilities, and its precision."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ LOG_EVERYTHING = 1e30  # the log of a mass beside which all others are negligibl
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of internal computations: float32 for half precision, otherwise the dtype itself."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of numbers that need double precision: float64, or float32 on MPS, which has no other."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def without_autocast(like: Tensor) -> AbstractContextManager[object]:

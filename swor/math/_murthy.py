@@ -24,9 +24,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from swor.math._double import wide_dtype
 from swor.math._integral import integrand, log_excess
 from swor.math._interface import interior
+from swor.math._logspace import wide_dtype
 from swor.math.ratios import complete, first_and_second_draw, log_outside
 
 
@@ -60,13 +60,7 @@ def variance_of_pairs(log_p: Tensor, log_rest: Tensor | None) -> Tensor:
 
 
 def murthy(log_p: Tensor, log_rest: Tensor | None, f: Tensor) -> Tensor:
-    r"""$\sum_{i<j} v_{ij} (f_i - f_j)^2$, (*batch,), of the wider dtype of the two.
-
-    Args:
-        log_p: (*batch, k)
-        log_rest: (*batch,), or None for log(1 − Σp).
-        f: (*batch, k)
-    """
+    r"""$\sum_{i<j} v_{ij} (f_i - f_j)^2$, (*batch,), of the wider dtype of log_p and f, (*batch, k)."""
     pairs = variance_of_pairs(log_p, log_rest)
     wide = f.to(pairs.dtype)
     difference = wide.unsqueeze(-1) - wide.unsqueeze(-2)
@@ -95,10 +89,7 @@ def _mean(measure: Tensor, x: Tensor) -> Tensor:
 def _without_constant(a: Tensor, x: Tensor, rise: Tensor) -> Tensor:
     r"""$U$ over its value at the peak, minus a constant where $U$ is so close to 1 that it is $1 - e^{-v}$.
 
-    Args:
-        a: log p − log rest, (*batch, k).
-        x: the nodes, (*batch, nodes).
-        rise: (*batch, k, nodes).
+    Here a = log p − log rest, (*batch, k), and x are the nodes, (*batch, nodes).
     """
     y = a.unsqueeze(-1) + x.unsqueeze(-2)
     at_peak = torch.exp(y.clamp(max=0.0) + log_excess(y)) / rise

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import may_inspect, may_validate
-from swor.math._double import wide_dtype
+from swor.math._logspace import wide_dtype
 
 LogRatios = Callable[[], tuple[Tensor, Tensor | None]]
 """Returns log(w / q), (*batch, k), and log(M / q), (*batch, k, k), or None if there is no baseline."""
@@ -34,12 +34,7 @@ def off_policy(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the weights, (*batch, k), and the baseline weights, (*batch, k, k), for another policy.
 
-    Args:
-        weight: for the distribution sampled from, (*batch, k).
-        rows: the baseline weights, (*batch, k, k), or None.
-        log_q: under the distribution sampled from, (*batch, k).
-        log_p: under the policy to differentiate, (*batch, k).
-        log_ratios: the other form of the weights, if there is one.
+    They are given for the distribution sampled from, q, together with their other form if there is one.
     """
     # The ratio may exceed the range of float32 where its product with a weight does not.
     wide, impossible = wide_dtype(log_p.device), log_q == -torch.inf

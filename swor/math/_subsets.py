@@ -25,46 +25,67 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding  # rows of a table, by indices of any shape
 
-from swor.math import _subset_tables
 from swor.math._interface import Interior, LeftOut, product
-from swor.math._subset_tables import Tables
+
+Subset = tuple[int, ...]
+ENORMOUS = 1e38  # whose reciprocal changes no sum; the gradient of an infinite one would be NaN
+
+
+class Pairs(NamedTuple):
+    """Pairs (A, i) of a subset and one of its elements, in tables of any shape."""
+
+    element: Tensor  # i
+    smaller: Tensor  # the position of A \\ i among the subsets of one element less
+    place: Tensor  # the position of i and A \\ i among all elements and subsets of the others
+
+
+class Tables(NamedTuple):
+    """What the recursion needs for k elements.
+
+    Subsets of one size are in the reverse order of ``itertools.combinations``, in which the s-th subset of
+    size k − 1 is the one without s.
+    """
+
+    # For each i, the subsets that have i; at last ENORMOUS times i.
+    incidence: Tensor  # (k, subsets + 1, k)
+    own: Tensor  # (k, k, 1): 1 on the diagonal, 0 elsewhere
+    ones: tuple[Tensor, Tensor]  # (1, 1) and (k, 1)
+    levels: tuple[Pairs, ...]  # for the size 1, 2, …, k, each (size, subsets)
+    left_out: Pairs  # (k, k), row s, column s': (S \\ s, s'); no pair on the diagonal
 
 
 def tables(k: int, like: Tensor) -> Tables:
-    """Return the tables in the dtype and on the device of a tensor; compiled code has them as constants."""
-    if torch.compiler.is_compiling():
-        from swor.math import _compiled_tables
+    """Return the tables in the dtype and on the device of a tensor."""
+    if torch.compiler.is_compiling():  # which would take a minute to trace how they are made
+        from swor.math._compiled import constant
 
-        return _compiled_tables.tables(operator.index(k), like.dtype, like.device)
-    return _subset_tables.tables(k, like.dtype, like.device)
+        return cast(Tables, constant(_tables, operator.index(k), like.dtype, like.device))
+    return _tables(k, like.dtype, like.device)
 
 
 class Recursion(NamedTuple):
     r"""The sums $\hat h$, and what they are made of."""
 
-    h: list[
-        Tensor
-    ]  # of the subsets of size 0, 1, …, each (subsets, batch), or (subsets, 1) if all are 1
+    # Of the subsets of size 0, 1, …, each (subsets, batch), or (subsets, 1) if all are 1.
+    h: list[Tensor]
     totals: Tensor  # (pairs, batch), T(A, i), by the place of the pair
     ratio: Tensor  # (k, k, batch), row i, column j: p_j / c_i
     log_c: Tensor  # (k, batch)
 
 
 def recursion(log_p: Tensor, log_rest: Tensor, *, sizes: int) -> Recursion:
-    r"""Run the recursion.
+    """Run the recursion for finite log_p (k, batch) and log_rest (batch,), up to subsets of a size.
 
     Subsets are on the first axis, so that sums over their elements are vectorised over the batch.
-
-    Args:
-        log_p: (k, batch), finite; need not be normalised.
-        log_rest: (batch,).
-        sizes: the largest size of the subsets to compute.
     """
     k = log_p.shape[0]
     table = tables(k, log_p)
@@ -108,3 +129,85 @@ def log_prob_set(inner: Interior) -> Tensor:
     """Return log p(S), (batch,), for a normalised p."""
     found = recursion(inner.log_p, inner.log_rest, sizes=inner.log_p.shape[0])
     return found.h[inner.log_p.shape[0]].squeeze(0).log() + (inner.log_p - found.log_c).sum(0)
+
+
+def _tables(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    return made_once(k, dtype, device)  # the compiler takes no cached function as an argument
+
+
+@lru_cache(maxsize=64)
+def made_once(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    """Return the tables, which are made in a thread of their own.
+
+    The first call may be made under a transform of torch.func, an export or inference mode. Tensors that are
+    made there belong to it, and would break every later call. All of these hold for one thread only.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(_made, k, dtype, device).result()
+
+
+def _made(k: int, dtype: torch.dtype, device: torch.device) -> Tables:
+    places = _places(k - 1)
+    ones = torch.ones(k, 1, dtype=dtype, device=device)
+    return Tables(
+        incidence=_incidence(k, places).to(device, dtype),
+        own=torch.eye(k, dtype=dtype, device=device).unsqueeze(-1),
+        ones=(ones[:1], ones),
+        levels=tuple(_level(k, size, places, device) for size in range(1, k + 1)),
+        left_out=_left_out(k, places, device),
+    )
+
+
+def _subsets(k: int, size: int) -> list[Subset]:
+    return list(combinations(range(k), size))[::-1]
+
+
+def _places(k: int) -> dict[Subset, int]:
+    """All subsets of k elements, smallest first, with their positions."""
+    subsets = [a for size in range(k + 1) for a in _subsets(k, size)]
+    return {a: n for n, a in enumerate(subsets)}
+
+
+def _without(a: Subset, i: int) -> Subset:
+    return tuple(x for x in a if x != i)
+
+
+def _renumbered(a: Subset, i: int) -> Subset:
+    """A subset without i, in numbers that skip i."""
+    return tuple(x - (x > i) for x in a if x != i)
+
+
+def _incidence(k: int, places: dict[Subset, int]) -> Tensor:
+    member = torch.zeros(len(places) + 1, k - 1)
+    for a, n in places.items():
+        member[n, list(a)] = 1.0
+    incidence = torch.zeros(k, len(places) + 1, k)
+    for i in range(k):
+        incidence[i][:, [j for j in range(k) if j != i]] = member
+        incidence[i][:, i] = 1.0
+        incidence[i][-1, i] = ENORMOUS
+    return incidence
+
+
+def _level(k: int, size: int, places: dict[Subset, int], device: torch.device) -> Pairs:
+    before = {a: n for n, a in enumerate(_subsets(k, size - 1))}
+    pairs = [[(a, a[j]) for a in _subsets(k, size)] for j in range(size)]
+    smaller = [[before[_without(a, i)] for a, i in row] for row in pairs]
+    element = [[i for _, i in row] for row in pairs]
+    place = [[i * (len(places) + 1) + places[_renumbered(a, i)] for a, i in row] for row in pairs]
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))
+
+
+def _left_out(k: int, places: dict[Subset, int], device: torch.device) -> Pairs:
+    before = {a: n for n, a in enumerate(_subsets(k, max(k - 2, 0)))}
+    left = [[_without(_without(tuple(range(k)), s), t) for t in range(k)] for s in range(k)]
+    element = [list(range(k)) for _ in range(k)]
+    smaller = [[before.get(a, 0) for a in row] for row in left]
+    place = [
+        [
+            t * (len(places) + 1) + (len(places) if s == t else places[_renumbered(a, t)])
+            for t, a in enumerate(row)
+        ]
+        for s, row in enumerate(left)
+    ]
+    return Pairs(*(torch.tensor(x, device=device) for x in (element, smaller, place)))

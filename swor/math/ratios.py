@@ -7,20 +7,16 @@ weights. If no mass is left outside the set, every ratio is 1 by definition, wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from swor._checks import (
-    check_log_probs,
-    check_normalized,
-    check_not_nan,
-    check_one_per_set,
-)
+from swor._checks import check_log_probs, check_normalized, check_not_nan, check_one_per_set
 from swor.math import _integral, _orderings, _subsets
 from swor.math._blocks import in_blocks, split
-from swor.math._interface import interior
+from swor.math._interface import Interior, LeftOut, interior
 from swor.math._logspace import LOG_NOTHING, log1mexp, log_remaining, working_dtype
 
 Method = Literal["auto", "subsets", "integral", "orderings"]
@@ -89,9 +85,8 @@ def log_prob_set(
         | (Kool et al., 2020), equation (6)
         | https://arxiv.org/abs/2002.06043
     """
-    check_log_probs("log_p", log_p)
-    module = METHODS[_choose(method, log_p.shape[-1])]
     full, rest, log_total = complete(log_p, log_rest)
+    module = METHODS[_choose(method, full.shape[-1])]
     full, rest = full - log_total.unsqueeze(-1), rest - log_total
     numbers = module.numbers(full.shape[-1], full.dtype)
     blocks = split(full.reshape(-1, full.shape[-1]), numbers=numbers)
@@ -159,27 +154,9 @@ def leave_one_out(
         | (Kool et al., 2020), definition 1 and equation (18)
         | https://arxiv.org/abs/2002.06043
     """
-    check_log_probs("log_p", log_p)
-    module = METHODS[_choose(method, log_p.shape[-1])]
-    full, rest = constants(*_checked(log_p, log_rest))
-
-    def log_ratios(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
-        inner = interior(log_p, log_rest)
-        found = module.left_out(inner, second_order=second_order)
-        inexact = inner.covered.logical_not().to(log_p.dtype)  # a product is faster than a mask
-        log_p = inner.log_p * inexact
-        log_one = torch.log(found.one) - torch.log(_sum(found.one * inner.mass(found.log_scale)))
-        log_r = log_one.add_(found.log_scale).mul_(inexact).sub_(log_p).movedim(0, -1)
-        if found.two is None:
-            return (log_r,)
-        log_r2 = found.two.log_().add_(found.log_scale).mul_(inexact).sub_(log_p)
-        _diagonal(log_r2).zero_()
-        return log_r, log_r2.movedim((0, 1), (-2, -1))
-
-    numbers = module.numbers(full.shape[-1], full.dtype)
-    log_r, *log_r2 = in_blocks(log_ratios, full, rest, numbers=numbers)
-    log_r = log_r.to(log_p.dtype)
-    return (log_r, log_r2[0].to(log_p.dtype)) if second_order else log_r
+    found = _from_parts(_log_ratios, log_p, log_rest, second_order=second_order, method=method)
+    log_r, *log_r2 = (x.to(log_p.dtype) for x in found)
+    return (log_r, log_r2[0]) if second_order else log_r
 
 
 @torch.no_grad()
@@ -188,7 +165,7 @@ def first_draw(log_p: Tensor, log_rest: Tensor | None = None) -> Tensor:
 
     The result is in working precision, for rules that use it as a weight; see :func:`leave_one_out`.
     """
-    return _draws(log_p, log_rest, second_order=False)[0]
+    return _from_parts(_draws, log_p, log_rest, second_order=False)[0]
 
 
 @torch.no_grad()
@@ -197,26 +174,50 @@ def first_and_second_draw(log_p: Tensor, log_rest: Tensor | None = None) -> tupl
 
     The diagonal of the second is $p_s$. Both are in working precision, for rules that use them as weights.
     """
-    first, second = _draws(log_p, log_rest, second_order=True)
+    first, second = _from_parts(_draws, log_p, log_rest, second_order=True)
     return first, second
 
 
-def _draws(log_p: Tensor, log_rest: Tensor | None, *, second_order: bool) -> tuple[Tensor, ...]:
-    module = METHODS[_choose("auto", log_p.shape[-1])]
-
-    def draws(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
-        inner = interior(log_p, log_rest)
-        found = module.left_out(inner, second_order=second_order)
-        scale = inner.mass(found.log_scale)
-        first = found.one * scale
-        first = first.div_(_sum(first)).movedim(0, -1)
-        if found.two is None:
-            return (first,)
-        return first, found.two.mul_(scale).movedim((0, 1), (-2, -1))
-
+def _from_parts(
+    last_steps: Callable[[Interior, LeftOut], tuple[Tensor, ...]],
+    log_p: Tensor,
+    log_rest: Tensor | None,
+    *,
+    second_order: bool,
+    method: Method = "auto",
+) -> tuple[Tensor, ...]:
+    """Apply the last steps to the sums over parts of every set, in blocks of the batch."""
     full, rest = constants(*_checked(log_p, log_rest))
-    numbers = module.numbers(full.shape[-1], full.dtype)
-    return in_blocks(draws, full, rest, numbers=numbers)
+    module = METHODS[_choose(method, full.shape[-1])]
+
+    def all_steps(log_p: Tensor, log_rest: Tensor) -> tuple[Tensor, ...]:
+        inner = interior(log_p, log_rest)
+        return last_steps(inner, module.left_out(inner, second_order=second_order))
+
+    return in_blocks(all_steps, full, rest, numbers=module.numbers(full.shape[-1], full.dtype))
+
+
+def _log_ratios(inner: Interior, found: LeftOut) -> tuple[Tensor, ...]:
+    """The logarithms of the ratios; they are exactly 0 where no mass is left outside the set."""
+    inexact = inner.covered.logical_not().to(inner.log_p.dtype)  # a product is faster than a mask
+    log_p = inner.log_p * inexact
+    log_one = torch.log(found.one) - torch.log(_sum(found.one * inner.mass(found.log_scale)))
+    log_r = log_one.add_(found.log_scale).mul_(inexact).sub_(log_p).movedim(0, -1)
+    if found.two is None:
+        return (log_r,)
+    log_r2 = found.two.log_().add_(found.log_scale).mul_(inexact).sub_(log_p)
+    _diagonal(log_r2).zero_()
+    return log_r, log_r2.movedim((0, 1), (-2, -1))
+
+
+def _draws(inner: Interior, found: LeftOut) -> tuple[Tensor, ...]:
+    """The probabilities of the first and the second draw, given the set."""
+    scale = inner.mass(found.log_scale)
+    first = found.one * scale
+    first = first.div_(_sum(first)).movedim(0, -1)
+    if found.two is None:
+        return (first,)
+    return first, found.two.mul_(scale).movedim((0, 1), (-2, -1))
 
 
 def _sum(weights: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 from swor._checks import (
     check_count,
     check_distinct,
-    check_finite,
     check_log_probs,
     check_not_nan,
     check_one_per_set,
@@ -18,7 +17,7 @@ from swor._checks import (
 from swor.rules.best_of import best_of
 from swor.rules.log_success import log_success
 from swor.rules.unordered_set import unordered_set
-from swor.types import Objective, Sample, Scheme, check_numbers, without_impossible
+from swor.types import Objective, Sample, Scheme, possible_values
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
@@ -62,9 +61,8 @@ def advantages(
         | (Kool et al., 2020), equation (17)
         | https://arxiv.org/abs/2002.06043
     """
-    check_numbers("reward", reward, log_p, "log_p")
-    reward = without_impossible(reward.detach(), log_p)
-    check_finite("reward", reward)
+    sample = _sample(log_p, log_rest)
+    reward = possible_values("reward", reward, log_p, "log_p").detach()
     if objective not in OBJECTIVES:
         raise ValueError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}.")
     if (m is None) != (objective == "mean"):
@@ -73,7 +71,6 @@ def advantages(
             "'log_success', and None for 'mean'."
         )
     with torch.no_grad():
-        sample = _sample(log_p, log_rest)
         coefficient = _coefficient(sample, reward, objective, m)
         possible = torch.where(log_p > -torch.inf, coefficient, 0.0)
         return (sample.k * possible).to(log_p.dtype)

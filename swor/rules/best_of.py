@@ -10,9 +10,8 @@ from torch import Tensor
 from swor._checks import check_count, check_finite, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.math._murthy import murthy
-from swor.math._off_policy import check_overflow
 from swor.math.ratios import complete
-from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
+from swor.types import Sample, Scheme, check_numbers, possible_values, require, score
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        f = possible_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample.log_p, "the sample")
         return first_order_loss(f, self._find(f, None, gradient=False), self.sample, None)
 
     def loss(self, f: Tensor, *, log_p: Tensor | None = None) -> Tensor:
@@ -66,20 +65,14 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        f = possible_values("f", f, self.sample)
-        if log_p is not None:
-            check_numbers("log_p", log_p, self.sample.log_p, "the sample")
-            check_finite("log_p", log_p, minus_infinity=True)
-        found = self._find(f, log_p, gradient=True)
-        if log_p is not None:
-            check_overflow(self.sample.log_p, log_p, *found)
-        return first_order_loss(
-            f, found, self.sample, self.sample.log_p if log_p is None else log_p
-        )
+        f = possible_values("f", f, self.sample.log_p, "the sample")
+        target = target_policy(self.sample, log_p)
+        return first_order_loss(f, self._find(f, log_p, gradient=True), self.sample, target)
 
     def coefficient(self, f: Tensor) -> Tensor:
         """Return the coefficients $c_s$ of the gradients of log-probabilities in ``loss``, (*batch, k)."""
-        return self._find(possible_values("f", f, self.sample), None, gradient=True).coefficient
+        f = possible_values("f", f, self.sample.log_p, "the sample")
+        return self._find(f, None, gradient=True).coefficient
 
     def variance(self, f: Tensor) -> Tensor:
         r"""Return an unbiased estimate of the variance of :meth:`mean`, from a sample of 2m or more.
@@ -96,7 +89,7 @@ class BestOf:
         Returns:
             (*batch,)
         """
-        f = possible_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample.log_p, "the sample")
         check_room(self.sample, 2 * self.m, "the variance of the best of m, which takes 2 m draws")
         if self.m == 1:
             return murthy(self.sample.log_p, self.sample.log_rest, f)
@@ -121,12 +114,13 @@ def first_order_loss(
     return value.to(torch.promote_types(f.dtype, sample.log_p.dtype))
 
 
-def possible_values(name: str, given: Tensor, sample: Sample) -> Tensor:
-    """Return a finite number for every sample, with 0 for outcomes of probability 0."""
-    check_numbers(name, given, sample.log_p, "the sample")
-    given = without_impossible(given, sample.log_p)
-    check_finite(name, given)
-    return given
+def target_policy(sample: Sample, log_p: Tensor | None) -> Tensor:
+    """Return the log-probabilities of the policy to differentiate: the one sampled from, by default."""
+    if log_p is None:
+        return sample.log_p
+    check_numbers("log_p", log_p, sample.log_p, "the sample")
+    check_finite("log_p", log_p, minus_infinity=True)
+    return log_p
 
 
 def best_of(sample: Sample, m: int, *, largest: bool = True) -> BestOf:

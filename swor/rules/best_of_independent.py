@@ -28,8 +28,8 @@ from torch import Tensor
 from swor._checks import check_count
 from swor.math._best_of.weights import BestOfWeights, ascending
 from swor.math._logspace import working_dtype
-from swor.rules.best_of import first_order_loss, possible_values
-from swor.types import Sample, Scheme, require
+from swor.rules.best_of import first_order_loss
+from swor.types import Sample, Scheme, possible_values, require
 
 SubsetBaseline = Literal["none", "leave_one_out", "fewer", "centred"]
 SMALLEST = {"none": 0, "leave_one_out": 1, "fewer": 0, "centred": 1}  # k − m
@@ -53,7 +53,7 @@ class IndependentBestOf:
 
     def mean(self, f: Tensor) -> Tensor:
         r"""Return $\hat J_m$, (*batch,), from the values $f$ of all samples, (*batch, k)."""
-        f = possible_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample.log_p, "the sample")
         return first_order_loss(f, self._find(f.detach()), self.sample, None)
 
     def loss(self, f: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class IndependentBestOf:
         Args:
             f: the value of every sample, (*batch, k).
         """
-        f = possible_values("f", f, self.sample)
+        f = possible_values("f", f, self.sample.log_p, "the sample")
         return first_order_loss(f, self._find(f.detach()), self.sample, self.sample.log_p)
 
     def _find(self, f: Tensor) -> BestOfWeights:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_finite, may_validate
+from swor._checks import check_count, may_validate
 from swor.math._best_of.weights import BestOfWeights, best_of_weights
 from swor.math._logspace import working_dtype
-from swor.math._off_policy import check_overflow
-from swor.rules.best_of import check_room, first_order_loss
+from swor.rules.best_of import check_room, first_order_loss, target_policy
 from swor.types import Sample, Scheme, check_numbers, require, score, without_impossible
 
 
@@ -46,9 +45,8 @@ class LogSuccess:
             (*batch,), at most 0
         """
         success = possible_successes(success, self.sample)
-        return first_order_loss(
-            success - 1.0, self._find(success, None, gradient=False), self.sample, None
-        )
+        found = self._find(success, None, gradient=False)
+        return first_order_loss(success - 1.0, found, self.sample, None)
 
     def loss(self, success: Tensor, *, log_p: Tensor | None = None) -> Tensor:
         r"""Return the surrogate, to be averaged over the batch and *maximised*.
@@ -65,13 +63,8 @@ class LogSuccess:
             (*batch,)
         """
         success = possible_successes(success, self.sample)
-        if log_p is not None:
-            check_numbers("log_p", log_p, self.sample.log_p, "the sample")
-            check_finite("log_p", log_p, minus_infinity=True)
+        target = target_policy(self.sample, log_p)
         found = self._find(success, log_p, gradient=True)
-        if log_p is not None:
-            check_overflow(self.sample.log_p, log_p, *found)
-        target = self.sample.log_p if log_p is None else log_p
         return first_order_loss(success - 1.0, found, self.sample, target)
 
     def coefficient(self, success: Tensor) -> Tensor:

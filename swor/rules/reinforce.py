@@ -1,8 +1,12 @@
-"""The single-sample estimator, and RLOO: REINFORCE with independent samples."""
+"""Rules whose weights are the same for all probabilities: the first sample, and means over a sample.
+
+The means are RLOO, REINFORCE with independent samples, and those over stratified and systematic samples.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from swor.math._logspace import working_dtype
 from swor.types import Sample, Scheme, Weights, require
@@ -73,10 +77,72 @@ def rloo(sample: Sample) -> Weights:
         | https://arxiv.org/abs/2002.06043
     """
     require(sample, "rloo", Scheme.WITH_REPLACEMENT)
-    k = sample.k
-    dtype = working_dtype(sample.log_p.dtype)
-    weight = torch.full_like(sample.log_p, 1.0 / k, dtype=dtype, requires_grad=False)
+    k, weight = sample.k, _equal_weights(sample)
     if k == 1:
         return Weights(weight, None, sample.log_p)
     others = 1.0 - torch.eye(k, dtype=weight.dtype, device=weight.device)
     return Weights(weight, (others / (k - 1)).expand(*weight.shape, k), sample.log_p)
+
+
+def stratified(sample: Sample) -> Weights:
+    r"""The mean over a stratified sample.
+
+    $$e = \frac1k \sum_i f(x_i)$$
+
+    It is unbiased, because an outcome of probability p is expected kp times in the sample. The samples of
+    different strata have different distributions, so the leave-one-out baseline of REINFORCE would be
+    biased, and there is no built-in baseline. Use it where neighbouring outcomes have similar costs.
+
+    Args:
+        sample: drawn by :func:`swor.stratified_sample`.
+
+    Returns:
+        The weights, 1/k each, (*batch, k).
+
+    >>> import swor
+    >>> stratified(swor.stratified_sample(torch.tensor([0.6, 0.4]).log(), 2)).weight
+    tensor([0.5000, 0.5000])
+
+    References:
+        | Sampling Techniques (Cochran, 1977), chapter 5
+        | https://www.wiley-vch.de/en/areas-interest/mathematics-statistics/sampling-techniques-978-0-471-16240-7
+
+        | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
+        | https://arxiv.org/abs/cs/0507025
+    """
+    require(sample, "stratified", Scheme.STRATIFIED)
+    return Weights(_equal_weights(sample), None, sample.log_p)
+
+
+def systematic(sample: Sample) -> Weights:
+    r"""The mean over a systematic sample.
+
+    $$e = \frac1k \sum_i f(x_i)$$
+
+    It is unbiased and has no built-in baseline, for the same reasons as :func:`stratified`. An outcome
+    of probability p is sampled ⌊kp⌋ or ⌈kp⌉ times.
+
+    Args:
+        sample: drawn by :func:`swor.systematic_sample`.
+
+    Returns:
+        The weights, 1/k each, (*batch, k).
+
+    >>> import swor
+    >>> systematic(swor.systematic_sample(torch.tensor([0.6, 0.4]).log(), 2)).weight
+    tensor([0.5000, 0.5000])
+
+    References:
+        | Sampling Techniques (Cochran, 1977), chapter 8
+        | https://www.wiley-vch.de/en/areas-interest/mathematics-statistics/sampling-techniques-978-0-471-16240-7
+
+        | Comparison of Resampling Schemes for Particle Filtering (Douc et al., 2005)
+        | https://arxiv.org/abs/cs/0507025
+    """
+    require(sample, "systematic", Scheme.SYSTEMATIC)
+    return Weights(_equal_weights(sample), None, sample.log_p)
+
+
+def _equal_weights(sample: Sample) -> Tensor:
+    dtype = working_dtype(sample.log_p.dtype)
+    return torch.full_like(sample.log_p, 1.0 / sample.k, dtype=dtype, requires_grad=False)

@@ -15,7 +15,6 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
-    check_length,
     check_model,
     extend,
     fill,
@@ -43,43 +42,27 @@ def search_beams(
 ) -> tuple[DistinctValues, torch.dtype]:
     """Keep the k best prefixes at every step, by perturbed log-probability or by log-probability.
 
-    Args:
-        model: the model.
-        k: the number of distinct sequences.
-        generator: the source of randomness.
-        stochastic: whether to rank prefixes by perturbed log-probability.
-        allow_fewer: whether there may be fewer than k sequences; places that are left over have the
-            log-probability −inf, and their symbols mean nothing.
-
-    Returns:
-        The sequences in the order of their scores, the log of the pruned mass, and the best pruned score;
-        and the dtype of the model's log-probabilities, which are converted if it is half precision.
+    Returns the sequences in the order of their scores, the log of the pruned mass, and the best pruned score;
+    and the dtype of the model's log-probabilities, which are converted if it is half precision. With
+    ``allow_fewer``, places that are left over have the log-probability −inf, and their symbols mean nothing.
     """
     check_k(k)
     check_model(model)
-    check_length(model)
-    state = model.start()
-    beams: Beams | None = None
-    dtype = torch.get_default_dtype()
-    for t in range(model.length):
-        log_probs, state = next_symbols(model, state, 1 if beams is None else beams.log_p.shape[-1])
-        dtype = log_probs.dtype
-        if beams is None:
-            beams = _root(log_probs, generator, stochastic=stochastic)
-        log_probs = log_probs.to(working_dtype(log_probs.dtype))
+    log_probs, state = next_symbols(model, model.start(), 1)
+    beams = _root(log_probs, generator, stochastic=stochastic)
+    while True:
         beams, parents = _extend(beams, log_probs, k, model.end, generator, stochastic=stochastic)
-        if t + 1 == model.length or all_ended(beams.symbols, model.end):
+        if beams.symbols.shape[-1] == model.length or all_ended(beams.symbols, model.end):
             break  # the last selection is not needed, and may be a large copy
         state = model.select(state, parents, beams.symbols[..., -1])
-    if beams is None:
-        raise RuntimeError("a search had no step")  # check_length refuses such models
+        log_probs, state = next_symbols(model, state, beams.log_p.shape[-1])
     found = DistinctValues(fill(beams.symbols, model), beams.log_p, beams.log_rest, beams.kappa)
-    if k <= beams.log_p.shape[-1]:
-        return found, dtype
-    if not allow_fewer:
-        possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
-        check_k(k, min(possible, default=beams.log_p.shape[-1]), DRAW_WHOLE)
-    return found.padded(k), dtype
+    if k > beams.log_p.shape[-1]:
+        if not allow_fewer:
+            possible = (beams.log_p > -torch.inf).sum(-1).flatten().tolist()
+            check_k(k, min(possible, default=beams.log_p.shape[-1]), DRAW_WHOLE)
+        found = found.padded(k)
+    return found, log_probs.dtype
 
 
 def _root(log_probs: Tensor, generator: torch.Generator | None, *, stochastic: bool) -> Beams:
@@ -100,6 +83,7 @@ def _extend(
     stochastic: bool,
 ) -> tuple[Beams, Tensor]:
     """Return the best k children of all beams, and the indices of their parents."""
+    log_probs = log_probs.to(working_dtype(log_probs.dtype))
     ended, n = Ended(_ended(beams, end), end or 0), log_probs.shape[-1]
     if stochastic:
         kept = top_k_children(log_probs, Parents(beams.log_p, beams.score), k, generator, ended)

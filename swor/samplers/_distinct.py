@@ -67,15 +67,8 @@ def distinct(
 
     If tensor values may be inspected and draws of these policies seldom repeat themselves, the indices come
     from a stream of independent draws. Compiled code draws a few of them one by one. The exponential race
-    serves for the rest: on an accelerator, for few outcomes or very many, and for confident policies.
-
-    Args:
-        log_probs: (*batch, n); −inf masks an outcome.
-        k: the number of indices.
-        generator: the source of randomness.
-        dtype: the dtype in which the probabilities were normalised, if it is another one.
-        factors: the number of variables of whose product these are the outcomes.
-        allow_fewer: whether places may be left over, as in :func:`swor.gumbel_top_k`.
+    serves for the rest: on an accelerator, for few outcomes or very many, and for confident policies. The
+    probabilities may have been normalised in another dtype, and as a product of several factors.
     """
     full = log_probs.to(working_dtype(log_probs.dtype))
     n, dtype = full.shape[-1], dtype or log_probs.dtype
@@ -178,16 +171,9 @@ def distinct_values(
 
 
 def first_distinct(stream: Tensor, code: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the first k distinct values of each stream, and whether it has fewer.
+    """Return the first k distinct values of streams (batch, draws, *event), by their codes (batch, draws).
 
-    Args:
-        stream: (batch, draws, *event).
-        code: integers that are equal where the values of a stream are equal, (batch, draws).
-        k: the number of values to keep.
-
-    Returns:
-        The values (batch, k, *event), in the order of their first appearance, and whether there are fewer
-        than k, (batch,); the last ones are then repetitions.
+    Also return whether a stream has fewer, (batch,); its last values are then repetitions.
     """
     again, order = _appeared(code).sort(dim=-1, stable=True)  # new values first
     order = order.narrow(1, 0, k)
@@ -238,13 +224,7 @@ def log_rest_and_kappa(
 
 
 def draw_one_by_one(log_probs: Tensor, k: int, generator: torch.Generator | None) -> DistinctValues:
-    """Draw k distinct outcomes of a categorical variable, one after the other.
-
-    Args:
-        log_probs: (*batch, n); −inf if impossible.
-        k: the number of outcomes. If fewer are possible, the last ones have the log-probability −inf.
-        generator: the source of randomness.
-    """
+    """Draw k distinct outcomes, one after the other; impossible ones have the log-probability −inf."""
     n = log_probs.shape[-1]
     size = near_root(n)
     log_mass = block_masses(log_probs, size)
@@ -284,11 +264,6 @@ def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None
 
     In an exponential race, the time between two arrivals is exponential, and its rate is the mass $t_i$ that
     has not arrived yet.
-
-    Args:
-        log_p: in the order sampled, (*batch, k).
-        log_rest: (*batch,).
-        generator: the source of randomness.
     """
     log_t = log_remaining(log_p, log_rest)
     log_gaps = -gumbel_like(log_t, generator) - log_t
@@ -296,12 +271,7 @@ def threshold(log_p: Tensor, log_rest: Tensor, generator: torch.Generator | None
 
 
 def to_sample(found: DistinctValues, log_p: Tensor) -> Sample:
-    """Return distinct values as a sample without replacement.
-
-    Args:
-        found: the values, on the device of ``log_p`` or on the CPU.
-        log_p: their log-probabilities with gradient, (*batch, k), which define the dtype and the device.
-    """
+    """Return distinct values as a sample; their log_p with gradient defines its dtype and device."""
     return Sample(
         value=found.value.to(log_p.device),
         log_p=log_p,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from swor._checks import check_generator
-from swor.math._double import wide_dtype
+from swor.math._logspace import wide_dtype
 from swor.samplers._tables import near_root
 
 DIRECT = 4096  # largest number of outcomes whose cumulative sum is cheaper than two levels

@@ -69,16 +69,8 @@ def perturb_children(
     $$g_c = g - \log\bigl(1 + e^{e - u_c} - e^{e - Z}\bigr).$$
 
     It is computed from the differences $Z - u_c$, so the maximum equals $g$ without rounding error.
-
-    Args:
-        log_probs: the log-probability of each child given its parent, (*batch, children); −inf if
-            impossible.
-        log_mass: the log-probability of the parent, (*batch,).
-        g: the perturbed log-probability of the parent, (*batch,); −inf if the parent is impossible.
-        generator: the source of randomness.
-
-    Returns:
-        (*batch, children)
+    ``log_probs``, (*batch, children), is that of each child given its parent, and ``log_mass`` and ``g``,
+    (*batch,), belong to the parent; $g$ is −inf if it is impossible.
     """
     u = _perturb(log_probs, generator)
     top = u.amax(-1, keepdim=True)
@@ -114,13 +106,9 @@ class TopK(NamedTuple):
 
 
 def top_k_outcomes(log_probs: Tensor, k: int, generator: torch.Generator | None) -> TopK:
-    """Return the k outcomes of a categorical variable with the largest perturbed log-probabilities.
+    """Return the k outcomes with the largest perturbed log-probabilities, or all if there are fewer.
 
-    Args:
-        log_probs: (*batch, n); −inf if impossible. The probabilities need not sum to 1; the results are
-            then relative to their sum.
-        k: the number of outcomes. If there are fewer, all of them are returned.
-        generator: the source of randomness.
+    If the probabilities, (*batch, n), do not sum to 1, the results are relative to their sum.
     """
     if log_probs.shape[-1] > LARGEST_WITHOUT_BLOCKS:
         return top_k_children(log_probs.unsqueeze(-2), None, k, generator)
@@ -134,13 +122,13 @@ def top_k_children(
     generator: torch.Generator | None,
     ended: Ended | None = None,
 ) -> TopK:
-    """Return the k children of all nodes with the largest perturbed log-probabilities.
+    """Return the k children with the largest perturbed log-probabilities, or all if there are fewer.
 
     Args:
         log_probs: of the children given their node, (*batch, nodes, n), or (*batch, 1, n) if they are the
-            same for all nodes; −inf if impossible.
+            same for all nodes.
         parents: the nodes; None for a root, whose children race without a condition.
-        k: the number of children. If there are fewer, all of them are returned.
+        k: the number of children.
         generator: the source of randomness.
         ended: nodes that have only one child.
     """

@@ -13,10 +13,15 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, OneHotCategorical
 
 from swor._checks import kind
-from swor.samplers.categorical import gumbel_top_k, top_k_and_sample, with_replacement
+from swor.samplers.categorical import (
+    gumbel_top_k,
+    stratified_sample,
+    systematic_sample,
+    top_k_and_sample,
+    with_replacement,
+)
 from swor.samplers.products import Encoding, Factorized
 from swor.samplers.sequences import ancestral_sample, stochastic_beam_search
-from swor.samplers.strata import stratified_sample, systematic_sample
 from swor.types import Sample, Scheme
 
 LARGEST_DOMAIN = 2**22

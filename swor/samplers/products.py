@@ -292,10 +292,6 @@ def log_mass_outside_product(log_probs: Tensor, value: Tensor) -> Tensor:
     """Return the log of the mass outside distinct values of a product, as a sum, so that nothing cancels.
 
     It is the sum, over the prefixes of the values, of the mass of the next symbols that no value takes.
-
-    Args:
-        log_probs: (batch, n, c).
-        value: (batch, k, n), distinct.
     """
     k = value.shape[-2]
     equal = value.unsqueeze(-2) == value.unsqueeze(-3)  # (batch, k, k, n)

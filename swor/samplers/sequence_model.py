@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Protocol, TypeGuard, TypeVar
 
 import torch
@@ -98,8 +99,8 @@ def draws_whole_sequences(model: object) -> TypeGuard[DrawsWholeSequences]:
     )
 
 
-def check_model(model: object) -> None:
-    """Check that an argument has the methods of a sequence model."""
+def check_model(model: SequenceModel[State]) -> None:
+    """Check that an argument has the methods of a sequence model, and at least one symbol."""
     missing = [
         name for name in ("length", "end", "start", "step", "select") if not hasattr(model, name)
     ]
@@ -109,10 +110,6 @@ def check_model(model: object) -> None:
             "or a Factorized(log_probs) for independent variables. For the log-probabilities of a single "
             "variable use gumbel_top_k."
         )
-
-
-def check_length(model: SequenceModel[State]) -> None:
-    """Check that the sequences of a model have at least one symbol."""
     if model.length < 1:
         raise ValueError(
             f"the model has length {model.length}; expected at least one symbol. Set its length to "
@@ -123,10 +120,7 @@ def check_length(model: SequenceModel[State]) -> None:
 def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple[Tensor, State]:
     """Return the log-probabilities of the next symbol, (*batch, beams, symbols), after checking their form.
 
-    Args:
-        model: the model.
-        state: its state.
-        beams: the number of beams of the state; a model may return a single row that is right for all.
+    A model may return a single row that is right for all beams.
     """
     result: object = model.step(state)
     if not (isinstance(result, tuple) and len(result) == 2):
@@ -151,42 +145,41 @@ def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple
 
 
 def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
-    """Return the log-probabilities of sequences, with gradient, in one pass or by stepping through them.
+    """Return the log-probabilities of sequences (*batch, k, length), with gradient.
 
-    Args:
-        model: the model.
-        value: sequences, (*batch, k, length), padded with the end symbol.
-
-    Returns:
-        (*batch, k)
+    They are computed in one pass, or by stepping through sequences that are padded with the end symbol.
     """
     in_one_pass: Callable[[Tensor], Tensor] | None = getattr(model, "log_prob", None)
     if in_one_pass is not None:
         return in_one_pass(value)
-    state = model.start()
-    total = log_probs = value.new_zeros((), dtype=torch.get_default_dtype())
-    for t in range(value.shape[-1]):
+    log_probs, state = model.step(model.start())
+    symbols = value.unbind(-1)
+    total = log_prob_of_symbols(symbols[0], log_probs)
+    lanes = torch.arange(value.shape[-2], device=value.device).expand(value.shape[:-1])
+    parents = torch.zeros_like(lanes)
+    for last, following in pairwise(symbols):
+        state = model.select(state, parents, last)
         log_probs, state = model.step(state)
-        log_probs = log_probs.expand(*value.shape[:-1], log_probs.shape[-1])
-        if t:
-            log_probs = repeat_end(log_probs, value[..., t - 1], model.end)
-        symbols = value[..., t]
-        chosen = log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
-        chosen = chosen.to(working_dtype(chosen.dtype))  # a sum in half precision loses whole units
-        total = chosen if t == 0 else total + chosen
-        lanes = torch.arange(symbols.shape[-1], device=symbols.device).expand_as(symbols)
-        state = model.select(state, lanes if t else torch.zeros_like(lanes), symbols)
+        log_probs = repeat_end(log_probs, last, model.end)
+        total, parents = total + log_prob_of_symbols(following, log_probs), lanes
     return total.to(log_probs.dtype)
+
+
+def log_prob_of_symbols(symbols: Tensor, log_probs: Tensor) -> Tensor:
+    """Return the log-probabilities of symbols (*batch, k) in working precision.
+
+    A sum of them in half precision would lose whole units.
+    """
+    log_probs = log_probs.expand(*symbols.shape, log_probs.shape[-1])
+    chosen = log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
+    return chosen.to(working_dtype(chosen.dtype))
 
 
 def log_prob_of(model: SequenceModel[State], found: DistinctValues, *, allow_fewer: bool) -> Tensor:
     """Return the log-probabilities of sequences that were found, with gradient if gradients are enabled.
 
-    Args:
-        model: the model.
-        found: the sequences and their log-probabilities, −inf at places that are left over.
-        allow_fewer: whether there may be such places. The model scores the first sequence there, which is
-            always possible, because it might not know what to say of an impossible one.
+    At places that are left over the model scores the first sequence, which is always possible, because it
+    might not know what to say of an impossible one.
     """
     if not torch.is_grad_enabled():
         return found.log_p

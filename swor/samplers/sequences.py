@@ -15,7 +15,6 @@ from swor._checks import (
     check_possible,
     may_validate,
 )
-from swor.math._logspace import working_dtype
 from swor.samplers._beams import search_beams
 from swor.samplers._distinct import independent, to_sample
 from swor.samplers._tables import DistinctValues
@@ -23,12 +22,12 @@ from swor.samplers.sequence_model import (
     SequenceModel,
     State,
     all_ended,
-    check_length,
     check_model,
     draws_whole_sequences,
     fill,
     log_prob,
     log_prob_of,
+    log_prob_of_symbols,
     next_symbols,
     repeat_end,
 )
@@ -171,24 +170,17 @@ def _ancestral(
         value = model.independent(k, generator)
         return value, model.log_prob(value)
     check_model(model)
-    check_length(model)
-    state = model.start()
-    parents = symbols = log_p = log_probs = torch.empty(0, device="cpu")
-    history: list[Tensor] = []
-    for t in range(model.length):
-        log_probs, state = next_symbols(model, state, k if t else 1)
-        if t == 0:
-            symbols = independent(log_probs.squeeze(-2), k, generator)
-            chosen = log_probs.squeeze(-2).gather(-1, symbols)
-            log_p = chosen.to(working_dtype(chosen.dtype))
-            parents = torch.zeros_like(symbols)
-        else:
-            log_probs = repeat_end(log_probs, history[-1], model.end)
-            symbols = independent(log_probs, 1, generator).squeeze(-1)
-            log_p = log_p + log_probs.gather(-1, symbols.unsqueeze(-1)).squeeze(-1)
-            parents = torch.arange(k, device=symbols.device).expand_as(symbols)
-        history.append(symbols)
-        if t + 1 == model.length or all_ended(symbols.unsqueeze(-1), model.end):
-            break
+    log_probs, state = next_symbols(model, model.start(), 1)
+    symbols = independent(log_probs.squeeze(-2), k, generator)
+    log_p = log_prob_of_symbols(symbols, log_probs)
+    parents, history = torch.zeros_like(symbols), [symbols]
+    while len(history) < model.length and not all_ended(symbols.unsqueeze(-1), model.end):
         state = model.select(state, parents, symbols)
+        log_probs, state = next_symbols(model, state, k)
+        log_probs = log_probs.expand(*symbols.shape, log_probs.shape[-1])
+        log_probs = repeat_end(log_probs, symbols, model.end)
+        symbols = independent(log_probs, 1, generator).squeeze(-1)
+        log_p = log_p + log_prob_of_symbols(symbols, log_probs)
+        parents = torch.arange(k, device=symbols.device).expand_as(symbols)
+        history.append(symbols)
     return fill(torch.stack(history, dim=-1), model), log_p.to(log_probs.dtype)

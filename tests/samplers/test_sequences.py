@@ -97,6 +97,28 @@ def test_log_probabilities_in_half_precision_are_rounded_once(draw, gradients):
     assert sample.log_p.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(
+    "draw", [swor.stochastic_beam_search, swor.beam_search, swor.ancestral_sample]
+)
+@pytest.mark.parametrize("end", [None, 1])
+def test_a_model_may_return_a_single_row_for_all_beams(draw, end):
+    class OneRow(Table):
+        def step(self, state):
+            return self.table[state[0]].unsqueeze(0), state
+
+    OneRow.end = end
+    table = log_probabilities(3, 2)
+    for seed in range(4):
+        options = {} if draw is swor.beam_search else {"generator": seeded(seed)}
+        sample = draw(OneRow(table), 4, **options)
+        steps = table[torch.arange(3), sample.value]
+        if end is not None:  # what follows the end is certain
+            ended = (sample.value == end).cumsum(-1) - (sample.value == end).long() > 0
+            steps = steps.masked_fill(ended, 0.0)
+        assert sample.value.shape == (4, 3)
+        assert torch.allclose(sample.log_p, steps.sum(-1), rtol=0, atol=1e-12)
+
+
 class Table:
     """Independent symbols, whose log-probabilities are the rows of a table."""
 

@@ -1,4 +1,4 @@
-r"""The best of several draws by power series at the nodes of a quadrature.
+r"""The best of several draws, and its variance, by power series at the nodes of a quadrature.
 
 Inside the integral over the race's time $t$ (:mod:`swor.math._integral`), with $v_u = 1 - e^{-q_u t}$, the
 sum over subsets factorises: for every $A \subseteq S$
@@ -30,6 +30,7 @@ over several numbers of draws reads several coefficients of the same series, tho
 from __future__ import annotations
 
 import math
+from math import comb
 from typing import NamedTuple
 
 import torch
@@ -56,13 +57,7 @@ class Factors(NamedTuple):
 
 
 def factors_of(draws: Draws, m: int, *, left_out: int) -> Factors:
-    """The factors for m draws.
-
-    Args:
-        draws: the sample, with one batch axis.
-        m: the number of draws by which the variable is scaled.
-        left_out: how many outcomes will be taken out of the race at the most.
-    """
+    """The factors for m draws, of which at most ``left_out`` outcomes will be taken out of the race."""
     k = draws.log_q.shape[-1]
     left_out = min(left_out, k)
     count = node_count(draws.log_q.dtype, k, max(k - left_out - _impossible(draws), 0))
@@ -90,13 +85,8 @@ def _impossible(draws: Draws) -> int:
 def node_count(dtype: torch.dtype, k: int, left: int) -> int:
     r"""Nodes that bring the quadrature error below 1e-13 (float64) or below rounding (float32).
 
-    With $r$ factors left the integrand falls off on the left like $e^{(r + 1) x}$, and with all $k$ of
-    them its peak has a width of $1 / \sqrt{k + 1}$. They share the grid, so it is wide and fine.
-
-    Args:
-        dtype: float64 or float32.
-        k: the number of factors.
-        left: the least number of factors that is left.
+    With at least $r$ factors left the integrand falls off on the left like $e^{(r + 1) x}$, and with all $k$
+    of them its peak has a width of $1 / \sqrt{k + 1}$. They share the grid, so it is wide and fine.
     """
     drop = -math.log(torch.finfo(dtype).eps) + 2.0
     density = 2.4 if dtype == torch.float64 else 1.6
@@ -107,9 +97,7 @@ def node_count(dtype: torch.dtype, k: int, left: int) -> int:
 def more(again: Tensor, series: Tensor) -> Tensor:
     r"""$\frac{e^{\beta x} - 1}{\beta}$ times a series: the contribution of the draws of one more outcome.
 
-    Args:
-        again: $\beta$, (*shape).
-        series: the coefficients of $1, x, x^2, \dots$, (terms, *shape).
+    Here $\beta$ is ``again``, (*shape), and the series is given by its coefficients, (terms, *shape).
     """
     product = torch.zeros_like(again * series)
     factor = torch.ones_like(again)
@@ -231,3 +219,61 @@ def _coefficients(factors: Factors, f: Tensor, powers: _Powers, prefix: _Prefixe
 def _integrate(values: list[Tensor]) -> Tensor:
     """From values (batch, nodes) of each of the k outcomes, with their weights, to (batch, k)."""
     return torch.stack(values, dim=-2).sum(-1)
+
+
+def variance(draws: Draws, f: Tensor, m: int) -> Tensor:
+    r"""Estimate the variance of the estimated best of m draws, (*batch,), for ascending f and k ≥ 2m.
+
+    The estimate is $E[f(x_1, \dots, x_m) \mid S]$, and the next $m$ draws are independent of the first $m$.
+    So, for $k \ge 2m$,
+
+    $$\hat V = E[f(x_1, \dots, x_m) \mid S]^2 - E[f(x_1, \dots, x_m) \, f(x_{m+1}, \dots, x_{2m}) \mid S]$$
+
+    has the mean $E[\hat J^2] - J^2$, which is the variance. Sort by $f$. The best of the first $m$ draws is
+    $f_k$ minus all gaps $f_{j+1} - f_j$ for which no draw is above $j$. For $j \le l$, no draw of the first
+    block is above $j$ and none of the second above $l$ with probability
+
+    $$\propto (m!)^2 \, [x^m y^m] \, P_j(x + y) \, b_{j+1}(y) \cdots b_l(y)
+    = (m!)^2 \sum_n \binom{n}{m} [x^n] P_j(x) \cdot [y^{2m - n}] \, b_{j+1}(y) \cdots b_l(y),$$
+
+    so series in one variable are enough.
+    """
+    if f.shape[-1] == 1:  # there is room for 2m draws, so this outcome is the only one
+        return torch.zeros_like(f[..., 0])
+    found = [_variance(*part, m) for part in parts(draws, f, 2 * m)]
+    return torch.cat(found).reshape(f.shape[:-1])
+
+
+def _variance(draws: Draws, f: Tensor, m: int) -> Tensor:
+    factors = factors_of(draws, 2 * m, left_out=2 * m)
+    gaps = f.diff(dim=-1).mT.unsqueeze(-1)
+    prefixes = _later_powers(factors, gaps, m)
+    below = (gaps * torch.stack([series[0] for series in prefixes])).sum(0)
+    mean = (below * factors.weight(m)).sum(-1)
+    joint = (_both(factors, gaps, prefixes, m) * factors.weight(2 * m)).sum(-1)
+    return (mean.square() - joint).masked_fill(draws.covered, 0.0)
+
+
+def _later_powers(factors: Factors, gaps: Tensor, m: int) -> list[Tensor]:
+    """The coefficients of the powers m to 2m of P_j, each (m + 1, batch, nodes)."""
+    prefix = constant(torch.ones_like(factors.log_f), 2 * m)
+    prefixes = []
+    for j in range(len(gaps)):
+        prefix = prefix + factors.first[j] * more(factors.again[j], prefix)
+        prefixes.append(prefix[m:])
+    return prefixes
+
+
+def _both(factors: Factors, gaps: Tensor, prefixes: list[Tensor], m: int) -> Tensor:
+    """The sum over all pairs of gaps, (batch, nodes), in units of (2m)! of the power 2m."""
+    ways = [comb(n, m) / comb(2 * m, m) for n in range(m, 2 * m + 1)]
+    share = torch.tensor(ways, dtype=gaps.dtype, device=gaps.device).view(-1, 1, 1)
+    total = torch.zeros_like(factors.log_f)
+    suffix = torch.zeros_like(prefixes[0])
+    for j in reversed(range(len(gaps))):
+        gap = constant(gaps[j].expand_as(total), m)
+        pairs = (gap + 2.0 * suffix).flip(0)
+        total = total + gaps[j] * (share * prefixes[j] * pairs).sum(0)
+        upper = gap + suffix
+        suffix = upper + factors.first[j] * more(factors.again[j], upper)
+    return total

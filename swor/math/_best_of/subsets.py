@@ -29,19 +29,11 @@ import torch
 from torch import Tensor
 
 from swor.math._best_of import Draws, Terms
-from swor.math._subset_tables import Pairs
-from swor.math._subsets import recursion, tables
+from swor.math._subsets import Pairs, recursion, tables
 
 
 def sums(draws: Draws, f: Tensor, terms: Terms, *, gradient: bool) -> tuple[Tensor, Tensor]:
-    """Weights and coefficients, (*batch, k); the second is meaningless if not asked for.
-
-    Args:
-        draws: the sample, in ascending order of f.
-        f: (*batch, k), ascending.
-        terms: the numbers of draws, with their shares.
-        gradient: whether the coefficients are wanted.
-    """
+    """Weights and coefficients, (*batch, k), for ascending f; the second is meaningless if not asked for."""
     most = max(terms)
     log_p, log_q, f = (x.movedim(-1, 0) for x in (draws.log_p, draws.log_q, f))
     levels = tables(len(log_q), log_q).levels[: most + 1]

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from swor.math._best_of import Draws, Terms, integral, subsets
-from swor.math._best_of.variance import variance
-from swor.math._double import wide_dtype
-from swor.math._logspace import LOG_EVERYTHING
+from swor.math._logspace import LOG_EVERYTHING, wide_dtype
+from swor.math._off_policy import check_overflow
 from swor.math.ratios import complete, constants
 
 Method = Literal["auto", "subsets", "integral"]
@@ -77,6 +76,8 @@ def best_of_weights(
     draws, f, order = prepare(log_q, log_rest, f, max(terms), log_p)
     module = METHODS[choose(method, f.shape[-1])]
     weight, coefficient = module.sums(draws, f, terms, gradient=gradient)
+    if log_p is not None:
+        check_overflow(log_q, log_p, weight, coefficient)
     back = order.argsort(-1)
     return BestOfWeights(weight.gather(-1, back), coefficient.gather(-1, back))
 
@@ -85,7 +86,7 @@ def best_of_weights(
 def best_of_variance(log_q: Tensor, log_rest: Tensor | None, f: Tensor, m: int) -> Tensor:
     r"""$E[f(x_{1..m}) \mid S]^2 - E[f(x_{1..m}) f(x_{m+1..2m}) \mid S]$, (*batch,), for k ≥ 2m."""
     draws, f, _ = prepare(log_q, log_rest, f, 2 * m, None, wide=True)  # a difference that cancels
-    return variance(draws, f, m)
+    return integral.variance(draws, f, m)
 
 
 def ascending(f: Tensor, log_p: Tensor) -> Tensor:

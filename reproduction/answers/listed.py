@@ -33,6 +33,15 @@ def table(make: Callable[..., str], *names: str) -> Callable[[Path], str]:
 
 ranked = table(lambda gaps: ranking_table(ranking(gaps)), "gaps.csv")
 
+VARIANCES = (
+    "2-variance",
+    "2-variance-as-released",
+    "20-variance",
+    "20-variance-as-released",
+    "20-additive",
+)
+"""Folders that the command vae-variance wrote; two others have settings of an earlier version."""
+
 ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/vae/answer.md": vae.answer,
     "results/vae/summary.md": vae.summary,
@@ -43,6 +52,7 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/vae/20-200-epochs/curves.md": vae.curves,
     "results/vae/20-200-epochs/means.md": vae.late_means,
     "results/vae/20-k-8-and-binarized/curves.md": vae.curves,
+    **{f"results/vae/{name}/variance.md": vae.variances for name in VARIANCES},
     "results/vae/20-control/control.md": vae.control,
     "results/vae/2-control/control.md": vae.control,
     "results/vae/20-rodeo/control.md": vae.control,
@@ -72,6 +82,9 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/tsp/second-start/ranking.md": ranked,
     "results/tsp/tsp10/ranking.md": ranked,
     "results/tsp/tsp20/ranking.md": ranked,
+    "results/tsp/start/sampled.md": tsp.sampled,
+    "results/tsp/second-start/sampled.md": tsp.sampled,
+    "results/tsp/tsp20/sampled.md": tsp.sampled,
     "results/tsp/second-start/paired.md": tsp.paired,
     "results/tsp/continued-1e-4/paired.md": tsp.paired,
     "results/tsp/continued-1e-5/paired.md": tsp.paired,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.statistics import LEVEL, OURS, over_seeds
+from reproduction.harness.statistics import INTERVAL, OURS, over_seeds
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.lm.figures import Reached, middle, steps_table
 
@@ -43,8 +43,7 @@ class Task:
 
     def saved(self) -> str:
         """Format the steps that the unordered set estimator saves, with the interval over the seeds."""
-        mean, low, high = over_seeds((self.steps(USUAL) - self.steps(OURS)).tolist())
-        return f"{mean:.1f} fewer steps ({share(LEVEL)} interval: {low:.1f} to {high:.1f})"
+        return over_seeds((self.steps(USUAL) - self.steps(OURS)).tolist()).text(1)
 
     def late(self, name: str, metric: str) -> float:
         """Return the mean of a metric over the last steps of training."""
@@ -75,12 +74,12 @@ def answer(folder: Path) -> str:
     """Return how many runs reach the target with distinct and with independent completions."""
     dense, sparse = Task(folder), Task(folder / "sparse")
     return (
-        f"Within {dense.last} steps, {dense.solved(OURS)} runs with four distinct completions of each prompt "
-        f"solve {share(dense.target)} of the prompts, and {dense.solved(USUAL)} runs with four independent "
-        f"ones; the former need {dense.saved()} in the mean over seeds, where a run that misses the target "
-        f"counts as {dense.last} steps. From a confident start with a sparse reward, {sparse.solved(OURS)} "
-        f"runs with distinct completions and {sparse.solved(USUAL)} with independent ones reach the target "
-        f"of {share(sparse.target)}; the former need {sparse.saved()}, counted in the same way.\n"
+        f"A small GPT that learns to sort solves {share(dense.target)} of the prompts within {dense.last} "
+        f"steps in {dense.solved(OURS)} runs with four distinct completions of each prompt (the unordered "
+        f"set estimator), and in {dense.solved(USUAL)} runs with four independent ones (RLOO). From a "
+        f"confident start, with a reward for completely right answers alone, {sparse.solved(OURS)} runs with "
+        f"distinct completions and {sparse.solved(USUAL)} with independent ones reach "
+        f"{share(sparse.target)}.\n"
     )
 
 
@@ -94,10 +93,12 @@ def tasks(folder: Path) -> str:
             cells = [f"{share(task.target)}, {task.measure}", task.solved(name)]
             bound = "≥ " if task.runs(name)["steps"].isna().any() else ""
             cells += [middle(steps.tolist(), task.last), f"{bound}{steps.mean():.1f}"]
+            cells += [task.saved() if name == OURS else "–"]
             cells += [f"{task.late(name, metric):.2f}" for metric in ("duplicates", "no_signal")]
             lines.append([title, appearance(name).label, *cells])
     late = f"last {LATE} steps"
     header = ["reward", "estimator", "target", "runs that reach it", "median step", "mean step"]
+    header += [f"steps saved ({INTERVAL})"]
     return markdown([*header, f"duplicates, {late}", f"groups without signal, {late}"], lines)
 
 

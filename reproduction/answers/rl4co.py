@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.statistics import OURS, between_runs
+from reproduction.harness.statistics import OURS, between_runs, minus
 from reproduction.harness.tables import committed_table, markdown
 from reproduction.rl4co import DECODING, problems
 
@@ -37,23 +38,23 @@ def answer(folder: Path) -> str:
     table = committed_table(folder / "training.csv")
     late = table[table["solutions"] > table["solutions"].max() * 2 / 3]
     runs = late.groupby(["problem", "method", "seed"], as_index=False)["cost"].mean()
-    runs = runs.rename(columns={"method": "estimator", "cost": "value"})
+    runs = runs.rename(columns={"method": "estimator"}).assign(value=np.log(runs["cost"]))
     gains, most = gains_of(committed_table(folder / "best_of_k.csv")), max(COMPARED)
-    saving = " and ".join(
+    saving = " and by ".join(
         f"{percent(part[part['k'] == most])} on {name.upper()}" for name, part in problems(gains)
     )
     return (
-        "After training with equal numbers of solutions, the cost of a greedy solution with RLOO minus that "
-        f"with the unordered set estimator is {differences(runs, 'rloo')} (differences with 95 % intervals). "
-        f"With policies that were trained without forced starts, the best of {most} distinct solutions costs "
-        f"less than the best of {most} independent ones by {saving}.\n"
+        "After training with independent solutions (RLOO), a greedy solution costs more than after training "
+        f"with as many distinct ones (the unordered set estimator) by {differences(runs, 'rloo')}. The best "
+        f"of {most} distinct solutions costs less than the best of {most} independent ones by {saving}, with "
+        "policies that were trained without forced starts.\n"
     )
 
 
 def differences(runs: pd.DataFrame, other: str) -> str:
-    """Format the cost of another method minus that of the unordered set estimator, on each problem."""
-    return " and ".join(
-        f"{between_runs(part, other, OURS).text(3)} on {name.upper()}"
+    """Format how much more another method costs than the unordered set estimator, on each problem."""
+    return " and by ".join(
+        f"{between_runs(part, other, OURS).percent.text(1)} % on {name.upper()}"
         for name, part in problems(runs)
     )
 
@@ -68,9 +69,7 @@ def gains_of(decoded: pd.DataFrame) -> pd.DataFrame:
 
 def percent(gains: pd.DataFrame) -> str:
     """Format the range over policies of what is saved."""
-    low, high = (
-        f"{end:.1f}".replace("-", "−") for end in (gains["percent"].min(), gains["percent"].max())
-    )
+    low, high = (minus(f"{end:.1f}") for end in (gains["percent"].min(), gains["percent"].max()))
     return f"{low} to {high} %"
 
 
@@ -81,8 +80,9 @@ def saved(folder: Path) -> str:
     for name, part in problems(gains):
         for (method, seed), rows in part.groupby(["method", "seed"]):
             at = rows.set_index("k")
-            cells = [f"{at.loc[k, 'saved']:+.3f} ± {at.loc[k, 'error']:.3f}" for k in COMPARED]
-            cells = [cell.replace("-", "−") for cell in cells]
+            cells = [
+                minus(f"{at.loc[k, 'saved']:+.3f} ± {at.loc[k, 'error']:.3f}") for k in COMPARED
+            ]
             lines.append([name.upper(), appearance(str(method)).label, seed, *cells])
     header = [f"cost saved by {k} distinct in the place of {k} independent" for k in COMPARED]
     return markdown(["problem", "trained by", "seed", *header], lines)

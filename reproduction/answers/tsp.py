@@ -12,12 +12,19 @@ from reproduction.claims.criteria.tours import paired_gaps
 from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.settings import read_settings
 from reproduction.harness.statistics import OURS, behind, minus_ours, over_seeds, with_error
-from reproduction.harness.tables import committed_table, markdown
+from reproduction.harness.tables import committed_table, markdown, read_table
 from reproduction.tsp.best_of_k import answer as best_of_k_answer
 from reproduction.tsp.figures import RELEASED
 from reproduction.tsp.measurement_settings import TSPVariance
 from reproduction.tsp.paired import paired_table, read_final_gaps
-from reproduction.tsp.ranking import in_last_quarter, ranking, runs_of
+from reproduction.tsp.ranking import (
+    COMMAND,
+    Sampled,
+    in_last_quarter,
+    ranking,
+    runs_of,
+    sampled_table,
+)
 from reproduction.tsp.settings import SINGLE
 from reproduction.tsp.variance_tables import variance_tables
 
@@ -64,8 +71,8 @@ def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
     few = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv")).strip()
     return (
-        f"{few} After training that continues from {RELEASED}, the gap of greedy tours with RLOO minus that "
-        f"with the unordered set estimator is {_continued(folder)} (means over seeds with 95 % intervals).\n"
+        f"{few} When this policy is trained further, RLOO, which draws independent tours, ends behind the "
+        f"unordered set estimator, which draws distinct ones, by {_continued(folder)}.\n"
     )
 
 
@@ -74,14 +81,21 @@ def _continued(folder: Path) -> str:
     parts = []
     for rate in CONTINUED:
         models = committed_table(folder / f"continued-{rate}" / "paired.csv")
-        parts.append(f"{paired_gaps(models, USUAL).text(3)} points at the learning rate {rate}")
-    return " and ".join(parts)
+        parts.append(
+            f"{paired_gaps(models, USUAL).text(3)} points of the gap at the learning rate {rate}"
+        )
+    return " and by ".join(parts)
 
 
 def paired(folder: Path) -> str:
     """Return the comparison of final models, as the command tsp-paired prints it."""
     found = read_final_gaps(folder)
     return paired_table(found.runs, found.start)
+
+
+def sampled(folder: Path) -> str:
+    """Return the tours that were sampled in the last quarter, as the command tsp-figures prints them."""
+    return sampled_table(read_table(folder / "sampled.csv", Sampled, COMMAND))
 
 
 def checkpoints(folder: Path) -> str:
@@ -248,4 +262,4 @@ def when_it_pays(folder: Path) -> str:
         whose = f", {RELEASED}" if title(tours, row.step) == RELEASED else ""
         gain = with_error(row.gain, row.gain_error)
         lines.append([f"{number}{whose}", f"{100 * repeated[row.step]:.1f} %", gain])
-    return markdown(["training steps", "duplicates", "variance of RLOO ÷ ours"], lines)
+    return markdown(["training steps", "duplicates", "variance of RLOO ÷ unordered set"], lines)

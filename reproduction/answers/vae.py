@@ -8,11 +8,14 @@ from pathlib import Path
 import pandas as pd
 
 from reproduction.harness.appearance import appearance, in_order
-from reproduction.harness.statistics import LEVEL, OURS, behind, between_runs, minus_ours
-from reproduction.harness.tables import committed_table, markdown
+from reproduction.harness.settings import read_settings
+from reproduction.harness.statistics import INTERVAL, OURS, behind, between_runs, minus, minus_ours
+from reproduction.harness.tables import committed_table, markdown, read_table
 from reproduction.vae.curves import elbo_table, spread, window_means
 from reproduction.vae.published import PAPER, WINDOW
-from reproduction.vae.variance_table import with_error
+from reproduction.vae.settings import VAESettings, VAEVariance
+from reproduction.vae.variance import TABLE, Measurement, comparisons
+from reproduction.vae.variance_table import variance_table, with_error
 
 USUAL = "rloo"
 LEADERS = (OURS, USUAL)
@@ -33,13 +36,13 @@ def answer(folder: Path) -> str:
     long = late_values(committed_table(folder / "20-200-epochs" / "curves.csv"))
     last = int(large["epoch"].max())
     return (
-        "On validation images of the large domain, $10^{20}$, the unordered set estimator and RLOO are ahead "
-        "of the five other estimators of Figure 2, each with the paper's k and learning rate, by at least "
-        f"{lead(large):.1f} nats after each of the first {last} epochs. The −ELBO of RLOO minus that of the "
-        f"unordered set estimator is {apart(last_values(large))} nats after {last} epochs and {apart(long)} "
-        f"nats in the mean of epochs {WINDOW + 1} to {2 * WINDOW} of longer runs, and in the small domain, "
-        f"$10^2$, whose output biases start from the mean training image, {apart(last_values(small))} nats "
-        f"after {small['epoch'].max():.0f} epochs (means over seeds with 95 % intervals).\n"
+        "The unordered set estimator, which draws distinct samples, and RLOO, which draws independent ones, "
+        "train a VAE with $10^{20}$ codes better than the five other estimators of Figure 2: their "
+        f"validation loss is lower by at least {lead(large):.1f} nats after each of the first {last} epochs. "
+        "Between the two, the loss of RLOO minus that of the unordered set estimator is "
+        f"{apart(last_values(large))} nats after {last} epochs, {apart(long)} nats in the mean of epochs "
+        f"{WINDOW + 1} to {2 * WINDOW}, and {apart(last_values(small))} nats with $10^2$ codes after "
+        f"{small['epoch'].max():.0f} epochs.\n"
     )
 
 
@@ -106,7 +109,7 @@ def differences(folder: Path) -> str:
         )
     compared = f"minus {appearance(OURS).label}"
     value = f"−ELBO after {points['epoch'].max():.0f} epochs"
-    header = ["estimator", "runs", value, f"{compared} ({LEVEL:.0%} interval)", "behind in seeds"]
+    header = ["estimator", "runs", value, f"{compared} ({INTERVAL})", "behind in seeds"]
     return markdown(header, lines)
 
 
@@ -167,6 +170,16 @@ def log_variance(table: pd.DataFrame, name: str, dims: int) -> list[str]:
     return [*(ours or ["–"]), f"{PAPER[name].log_variance[dims]:.2f}"]
 
 
+def variances(folder: Path) -> str:
+    """Return the log-variances on the last model, as the command vae-variance prints them."""
+    settings = read_settings(VAEVariance, folder)
+    trained = VAESettings(data="mnist", dims=int(folder.name.partition("-")[0]))
+    measured = read_table(folder / TABLE, Measurement, "vae-variance")
+    last = max(m.epoch for m in measured)
+    rows = comparisons(settings, trained)
+    return variance_table(rows, [m for m in measured if m.epoch == last], trained.domain, settings)
+
+
 def control(folder: Path) -> str:
     """Return the variance of the encoder's gradient at equal evaluations and at equal time, lowest first."""
     rows = _encoder(folder)
@@ -181,7 +194,7 @@ def control(folder: Path) -> str:
             with_error(row["log_variance"], row["standard_error"]),
             factor(base["log_variance"] - row["log_variance"]),
             f"{row['time']:.2f}",
-            f"{row['equal_time']:.2f}",
+            minus(f"{row['equal_time']:.2f}"),
         ]
         for _, row in rows.sort_values("log_variance").iterrows()
     ]
@@ -212,11 +225,11 @@ def control_epochs(folder: Path) -> str:
     """Return the log-variance of the encoder's gradient minus that of RLOO, along training."""
     rows = _encoder(folder)
     table = rows.pivot_table("log_variance", "epoch", "estimator")
-    minus = table.sub(table[USUAL], axis=0)
+    relative = table.sub(table[USUAL], axis=0)
     names = [name for name in in_order(table.columns) if name != USUAL]
     lines = [
-        [epoch, f"{table.loc[epoch, USUAL]:.2f}", *(f"{x:+.2f}".replace("-", "−") for x in row)]
-        for epoch, row in minus[names].iterrows()
+        [epoch, f"{table.loc[epoch, USUAL]:.2f}", *(minus(f"{x:+.2f}") for x in row)]
+        for epoch, row in relative[names].iterrows()
     ]
     return markdown(
         ["epoch", "RLOO", *(f"{appearance(n).label}, minus RLOO" for n in names)], lines

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reproduction.claims.claim import Claim, Finding, Tables, evaluate
+from reproduction.claims.claim import Claim, Finding, Tables, Verdict, evaluate
 from reproduction.claims.listed import CLAIMS
 from reproduction.claims.page import CONVENTION, print_findings, summary
 from reproduction.harness.errors import UserError
@@ -95,10 +95,15 @@ def verdicts(findings: Sequence[Finding]) -> str:
     """Return the table of a line per claim: where it is from, the claim, a number, a word and a link."""
     header = ["source", "claim", "measured", "verdict", "data"]
     lines = [
-        [claim.where, claim.statement, number, verdict, links(claim)]
+        [claim.where, claim.statement, number, emphasised(verdict), links(claim)]
         for claim, number, verdict in findings
     ]
     return f"{summary(findings)} {CONVENTION}\n\n{markdown(header, lines)}"
+
+
+def emphasised(verdict: Verdict) -> str:
+    """Return a verdict in Markdown, in bold type if it contradicts the claim."""
+    return f"**{verdict}**" if verdict == "differs" else verdict
 
 
 def criteria(findings: Sequence[Finding]) -> str:

@@ -13,8 +13,14 @@ from scipy.special import ndtri, stdtrit
 
 LEVEL = 0.95
 """Of confidence intervals."""
+INTERVAL = f"{100 * LEVEL:.0f} % interval"
 OURS = "unordered_set"  # the estimator that others are compared with
 ENOUGH = 3  # seeds, to compare two estimators by their own differences alone
+
+
+def minus(text: str) -> str:
+    """Return the text of a number with a minus sign in the place of a hyphen."""
+    return text.replace("-", "−")
 
 
 class Interval(NamedTuple):
@@ -31,8 +37,7 @@ class Interval(NamedTuple):
         ('+0.25 (−0.10 to +0.60)', '+1 (one run each)')
         """
         # Adding 0.0 turns a rounded −0.0 into 0.0.
-        rounded = (round(value, digits) + 0.0 for value in self)
-        mean, low, high = (f"{value:+.{digits}f}".replace("-", "−") for value in rounded)
+        mean, low, high = (minus(f"{round(value, digits) + 0.0:+.{digits}f}") for value in self)
         return f"{mean} ({f'{low} to {high}' if self.high < math.inf else 'one run each'})"
 
     @property
@@ -53,7 +58,8 @@ def between_runs(values: pd.DataFrame, first: str, second: str) -> Interval:
 
     $\bar d \pm t_{n - 1} \, s_d / \sqrt n$ for the differences $d$ of $n \ge 3$ seeds. With fewer, a spread
     of their own says next to nothing, and they get that of all estimators of the table,
-    $\bar d \pm t_\nu \, s \sqrt{2 / n}$ with the spread $s$ of :func:`noise`.
+    $\bar d \pm t_\nu \, s \sqrt{2 / n}$ with the spread $s$ of :func:`noise`. It is the widest of the
+    intervals with all estimators and without each of the others, so that none of them decides by its noise.
 
     Args:
         values: one row per run, with the columns "estimator", "seed" and "value".
@@ -64,11 +70,19 @@ def between_runs(values: pd.DataFrame, first: str, second: str) -> Interval:
     apart = by_seed(values, first, second)
     if len(apart) >= ENOUGH:
         return over_seeds(apart)
-    difference, (spread, freedom) = fmean(apart), noise(table)
-    if freedom == 0:
-        return Interval(difference, -math.inf, math.inf)
-    half = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * spread * math.sqrt(2 / len(apart))
+    others = [name for name in table.columns if name not in (first, second)]
+    pools = [table, *(table.drop(columns=name) for name in others)]
+    difference, half = (
+        fmean(apart),
+        max(_pooled(pool) for pool in pools) * math.sqrt(2 / len(apart)),
+    )
     return Interval(difference, difference - half, difference + half)
+
+
+def _pooled(table: pd.DataFrame) -> float:
+    """Return the half width of the interval of a run; infinity if there is nothing to estimate it from."""
+    spread, freedom = noise(table)
+    return float(stdtrit(freedom, 0.5 + LEVEL / 2)) * spread if freedom else math.inf
 
 
 def by_seed(values: pd.DataFrame, first: str, second: str) -> list[float]:
@@ -134,17 +148,19 @@ def with_error(value: float, error: float) -> str:
     if not error > 0.0:  # also where it is NaN
         return f"{value:.3g} ± {error:g}"
     digits = max(1 - math.floor(math.log10(error)), 0)
-    return f"{value:.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+    return minus(f"{value:.{digits}f} ± {error:.{digits}f}")
 
 
 def over_seeds(apart: Sequence[float]) -> Interval:
     r"""Return the mean of the numbers of several seeds, with its interval by Student's distribution.
 
-    $\bar x \pm t_{n-1} \, s / \sqrt n$ for $n$ seeds.
+    $\bar x \pm t_{n-1} \, s / \sqrt n$ for $n$ seeds; a single one has an interval without ends.
 
     >>> [round(number, 3) for number in over_seeds([1.0, 2.0, 3.0])]
     [2.0, -0.484, 4.484]
     """
     n, centre = len(apart), fmean(apart)
+    if n == 1:
+        return Interval(centre, -math.inf, math.inf)
     half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * stdev(apart) / math.sqrt(n)
     return Interval(centre, centre - half, centre + half)

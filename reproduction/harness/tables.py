@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 import pandas as pd
 
 from reproduction.harness.errors import UserError, readable
-from reproduction.harness.statistics import over_seeds
+from reproduction.harness.statistics import minus, over_seeds
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
@@ -33,7 +33,7 @@ def mean_and_interval(values: Sequence[float], digits: int) -> str:
     if len(values) < 2:
         return f"{values[0]:.{digits}f}"
     mean, low, high = (f"{number:.{digits}f}" for number in over_seeds(values))
-    return f"{mean} ({low} to {high})".replace("-", "−")
+    return minus(f"{mean} ({low} to {high})")
 
 
 def read_table(path: Path, kind: type[Row], command: str) -> list[Row]:

@@ -16,7 +16,7 @@ from reproduction.harness.drawing import SEEDS, draw_runs, legend_below, nested,
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import LEVEL
+from reproduction.harness.statistics import INTERVAL, over_seeds
 from reproduction.harness.tables import markdown, mean_and_interval
 from reproduction.lm.settings import LMSettings
 
@@ -106,15 +106,18 @@ def steps_table(reached: Sequence[Reached], target: float, measure: str) -> str:
         mean = f"≥ {fmean(values):.1f}" if late else mean_and_interval(values, 1)
         cells = [middle(values, most), mean, by_seed]
         lines.append([appearance(name).label, len(runs), late, *cells])
-    solved, late_runs = f"steps until {target:.0%} are solved, {measure}", f"not in {most} steps"
-    header = [solved, "runs", f"of them, {late_runs}", "median", f"mean ({LEVEL:.0%} interval)"]
+    solved, late_runs = (
+        f"steps until {100 * target:.0f} % are solved, {measure}",
+        f"not in {most} steps",
+    )
+    header = [solved, "runs", f"of them, {late_runs}", "median", f"mean ({INTERVAL})"]
     table = markdown([*header, "by seed"], lines)
     counted = steps.clip(upper=most)
     for first, second in combinations(names, 2):
         differences = (counted[first] - counted[second]).dropna().tolist()
         if differences:
             pair = f"{appearance(first).label} minus {appearance(second).label}"
-            table += f"\n{pair}, by seed: {mean_and_interval(differences, 1)} steps.\n"
+            table += f"\n{pair}, by seed: {over_seeds(differences).text(1)} steps.\n"
     return table
 
 

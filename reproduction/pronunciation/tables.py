@@ -9,8 +9,8 @@ import pandas as pd
 from reproduction.harness.errors import UserError
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import LEVEL, with_error
-from reproduction.harness.tables import markdown, mean_and_interval
+from reproduction.harness.statistics import INTERVAL, over_seeds, with_error
+from reproduction.harness.tables import markdown
 from reproduction.pronunciation.settings import PronunciationSettings
 
 METHODS = {
@@ -123,9 +123,9 @@ def training_table(points: pd.DataFrame) -> str:
             lines.append([f"minus {METHODS[COMPARED]}", *_differences(apart)])
     titles = [f"{title} (%)" for title in METRICS.values()]
     table = markdown([f"after {last} steps", "seeds", *titles], lines)
-    return table + f"\nDifferences are means over seeds, with {LEVEL:.0%} intervals.\n"
+    return table + f"\nDifferences are means over seeds, with {INTERVAL}s.\n"
 
 
 def _differences(apart: pd.DataFrame) -> list[object]:
     """Format the number of seeds, and the mean of each metric over them with its interval."""
-    return [len(apart), *(mean_and_interval(apart[m].tolist(), 2) for m in METRICS)]
+    return [len(apart), *(over_seeds(apart[m].tolist()).text() for m in METRICS)]

@@ -170,15 +170,18 @@ def answer(rows: pd.DataFrame) -> str:
     few, first = marked(rows), rows.iloc[0]
     found, independent = by.loc[("distinct", few)], by.loc["sampling"]["gap"]
     many = equal_number(found["gap"], independent)
-    worth = f"it takes {number_text(many, independent.index)} independent tours to be as good"
-    if many <= few:
-        worth = f"the best of {few} independent tours is not longer"
-    count = f"{first['instances']:,}".replace(",", " ")
-    return (
-        f"With {first['nodes']} nodes, the best of {few} distinct tours is "
-        f"{with_error(found['gap'], found['gap_error'])} % longer than {SHORTEST[first['reference']]} "
-        f"(mean of {count} instances and its standard error), and {worth}.\n"
+    policy, best = (
+        f"With a trained policy for {first['nodes']} nodes",
+        f"the best of {few} distinct tours",
     )
+    gap = with_error(found["gap"], found["gap_error"])
+    gap = f"{gap} % longer than {SHORTEST[first['reference']]}"
+    if many <= few:
+        return (
+            f"{policy}, {best} is {gap}, and the best of {few} independent tours is not longer.\n"
+        )
+    worth = number_text(many, independent.index)
+    return f"{policy}, {worth} independent tours are needed for one as short as {best}, which is {gap}.\n"
 
 
 def gaps_of(table: pd.DataFrame) -> dict[str, pd.Series[float]]:

@@ -29,7 +29,7 @@ from reproduction.harness.errors import UserError, check_one_of_each, readable
 from reproduction.harness.folder import replacing
 from reproduction.harness.models import MODEL
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import LEVEL, OURS, minus_ours
+from reproduction.harness.statistics import INTERVAL, OURS, minus, minus_ours
 from reproduction.harness.tables import markdown
 from reproduction.tsp.model import load_attention_model
 from reproduction.tsp.optimal import optimal_lengths
@@ -196,9 +196,9 @@ def paired_table(runs: Runs, start: Tensor | None) -> str:
         lines.append([appearance(name).label, len(mine), *cells])
     ours = f"minus {appearance(OURS).label}"
     header = ["estimator", "runs", "gap (%)", "minus the start", ours]
-    return markdown([*header, f"{ours}, over seeds ({LEVEL:.0%} interval)"], lines)
+    return markdown([*header, f"{ours}, over seeds ({INTERVAL})"], lines)
 
 
 def _text(values: Tensor, sign: str = "") -> str:
     mean, error = mean_error(values)
-    return f"{mean:{sign}.4f} ± {error:.4f}".replace("-", "−")
+    return minus(f"{mean:{sign}.4f} ± {error:.4f}")

@@ -17,7 +17,7 @@ from reproduction.harness.appearance import appearance
 from reproduction.harness.errors import UserError, check_one_of_each
 from reproduction.harness.metrics import read_records
 from reproduction.harness.settings import read_settings
-from reproduction.harness.statistics import LEVEL, OURS, minus_ours
+from reproduction.harness.statistics import INTERVAL, OURS, minus, minus_ours
 from reproduction.harness.tables import markdown, read_table
 from reproduction.tsp.settings import TSPSettings
 
@@ -139,7 +139,7 @@ def ranking_table(ranked: pd.DataFrame) -> str:
         name = row["estimator"]
         apart = "–" if name == OURS else minus_ours(runs, name, 2)
         lines.append([appearance(name).label, f"{row['gap']:.2f}{spread}", *cells, apart])
-    compared = f"minus {appearance(OURS).label} ({LEVEL:.0%} interval)"
+    compared = f"minus {appearance(OURS).label} ({INTERVAL})"
     return markdown(["estimator", "mean gap (%)", *seeds, compared], lines)
 
 
@@ -149,7 +149,7 @@ def sampled_table(sampled: Sequence[Sampled]) -> str:
     Estimators sample differently, so that this compares policies only where the sampling is the same.
     """
     rows = [
-        [appearance(row.estimator).label, row.runs, f"{row.log_p:.2f}", f"{row.length:.3f}"]
+        [appearance(row.estimator).label, row.runs, minus(f"{row.log_p:.2f}"), f"{row.length:.3f}"]
         for row in sampled
     ]
     return markdown(["estimator", "runs", "mean log p of the tours", "mean length"], rows)

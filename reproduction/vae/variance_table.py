@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reproduction.harness.appearance import appearance
+from reproduction.harness.statistics import minus
 from reproduction.harness.tables import markdown
 from reproduction.vae.model import uniform
 from reproduction.vae.published import Domain, paper_log_variance
@@ -76,8 +77,8 @@ def _cell(measurement: Measurement) -> str:
 def with_error(value: float, error: float) -> str:
     """Format a log-variance with its standard error, with three digits if the error is small.
 
-    >>> with_error(7.1812, 0.0041), with_error(4.7812, 0.0312)
-    ('7.181 ± 0.004', '4.78 ± 0.03')
+    >>> with_error(7.1812, 0.0041), with_error(-4.7812, 0.0312)
+    ('7.181 ± 0.004', '−4.78 ± 0.03')
     """
     digits = 2 if error >= 0.01 else 3
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+    return minus(f"{value:.{digits}f} ± {error:.{digits}f}")

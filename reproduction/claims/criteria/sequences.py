@@ -8,6 +8,7 @@ import pandas as pd
 from reproduction.claims.claim import Decision, above_zero
 from reproduction.harness.statistics import (
     OURS,
+    Interval,
     between_measurements,
     between_runs,
     over_seeds,
@@ -20,17 +21,26 @@ def fewer_steps(reached: pd.DataFrame) -> tuple[str, Decision]:
     """Compare the steps until a share is solved; a run that never solves it counts as its length."""
     values = reached.assign(value=reached["steps"].fillna(reached["last"]))
     difference = between_runs(values, "rloo", OURS)
-    return f"{difference.text(0)} steps with RLOO", above_zero([difference])
+    return f"{difference.text(1)} steps", above_zero([difference])
 
 
-def better_best(table: pd.DataFrame, metric: str, *, lower: bool) -> tuple[str, Decision]:
-    """Compare the best of m after training on independent and on distinct samples."""
+def distinct_ahead(table: pd.DataFrame, metric: str) -> Interval:
+    """Return by how much the best of m, a gap or a share in percent, is better from distinct samples."""
     seeds = [name for name in table.columns if name.startswith(f"{metric}, seed ")]
     values = table.rename(columns={"objective": "estimator"}).melt("estimator", seeds, "seed")
-    order = ("independent", "distinct") if lower else ("distinct", "independent")
-    difference = between_runs(values, *order)
-    unit = "points of the gap" if lower else "of the prompts"
-    return f"{difference.text(3)} {unit}", above_zero([difference])
+    if metric == "best_of_gap":
+        return between_runs(values, "independent", "distinct")
+    return between_runs(values.assign(value=100 * values["value"]), "distinct", "independent")
+
+
+def better_best(table: pd.DataFrame, metric: str) -> tuple[str, Decision]:
+    """Compare the best of m after training on independent and on distinct samples."""
+    difference = distinct_ahead(table, metric)
+    gap = metric == "best_of_gap"
+    number = (
+        f"{difference.text(2 if gap else 1)} {'points of the gap' if gap else '% of the prompts'}"
+    )
+    return number, above_zero([difference])
 
 
 def less_variance_for_every_k(variance: pd.DataFrame, k: int) -> tuple[str, Decision]:
@@ -39,7 +49,9 @@ def less_variance_for_every_k(variance: pd.DataFrame, k: int) -> tuple[str, Deci
     pairs = zip(found["gain"], found["gain_error"], strict=True)
     decision = above_zero([between_measurements(pair, (1.0, 0.0)) for pair in pairs])
     gain, error, duplicates = found.loc[k, ["gain", "gain_error", "duplicates"]]
-    number = f"variance of RLOO ÷ ours: {with_error(gain, error)}, at {duplicates:.0f}% duplicates"
+    number = (
+        f"variance of RLOO ÷ its own: {with_error(gain, error)}, at {duplicates:.0f} % duplicates"
+    )
     return number, decision
 
 

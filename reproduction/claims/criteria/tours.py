@@ -84,7 +84,7 @@ def less_variance(variances: pd.DataFrame, policies: pd.DataFrame) -> tuple[str,
     last = variances[variances["step"] == variances["step"].max()].set_index("estimator").loc[OURS]
     gain, error = float(last["gain"]), float(last["gain_error"])
     duplicates = float(policies.set_index("step").loc[variances["step"].max(), "duplicates"])
-    number = f"variance of RLOO ÷ ours: {with_error(gain, error)}, at {duplicates:.0%} duplicates"
+    number = f"variance of RLOO ÷ its own: {with_error(gain, error)}, at {100 * duplicates:.0f} % duplicates"
     return number, above_zero([between_measurements((gain, error), (1.0, 0.0))])
 
 

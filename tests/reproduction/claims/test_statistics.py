@@ -27,14 +27,22 @@ def test_three_seeds_have_the_interval_of_a_paired_t_test() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_two_seeds_have_the_noise_of_all_estimators() -> None:
+def half_width(changes: list[float]) -> float:
+    """The half width from the changes of estimators between two seeds."""
+    freedom, mean = len(changes) - 1, sum(changes) / len(changes)
+    spread = math.sqrt(sum((change - mean) ** 2 for change in changes) / 2 / freedom)
+    return float(t.ppf(0.975, freedom)) * spread
+
+
+def test_two_seeds_have_the_noise_of_all_estimators_or_of_all_but_one() -> None:
     values = [[1.0, 1.3], [3.0, 3.2], [7.0, 7.9], [5.0, 5.1]]
     found = between_runs(runs(**dict(zip("abcd", values, strict=True))), "b", "a")
     changes = [second - first for first, second in values]
-    mean = sum(changes) / len(changes)
-    spread = math.sqrt(sum((change - mean) ** 2 for change in changes) / 2 / 3)
+    without_d, without_c = changes[:3], [*changes[:2], changes[3]]
+    widths = [half_width(pool) for pool in (changes, without_d, without_c)]
     assert found.mean == pytest.approx(1.95)
-    assert found.high - found.mean == pytest.approx(float(t.ppf(0.975, 3)) * spread)
+    assert (found.high - found.low) / 2 == pytest.approx(max(widths))
+    assert max(widths) == widths[1] > widths[0]
 
 
 def test_what_a_seed_does_to_all_estimators_is_no_noise() -> None:

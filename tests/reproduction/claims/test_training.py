@@ -60,7 +60,7 @@ def curves(dims: int, ends: dict[str, tuple[float, ...]]) -> pd.DataFrame:
     rows = [
         {"run": f"{name}-{seed}", "dims": dims, "estimator": name, "k": paper_k(name)}
         | {"seed": seed, "split": split, "epoch": epoch}
-        | {"smoothed": end + 30.0 * (10 - epoch) + (50.0 if split == "valid" else 0.0)}
+        | {"negative_elbo": end + 30.0 * (10 - epoch) + (50.0 if split == "valid" else 0.0)}
         for name, values in ends.items()
         for seed, end in enumerate(values)
         for split in ("train", "valid")
@@ -111,7 +111,7 @@ GAPS = {
 
 def test_gaps_are_compared_at_the_end() -> None:
     table = gaps(GAPS)
-    assert tours.shorter_tours(table, "rloo") == ("+29.7 (+29.0 to +30.4) % of the gap", "agrees")
+    assert tours.shorter_tours(table, "rloo") == ("+29.7 (+28.8 to +30.6) % of the gap", "agrees")
     assert tours.shorter_tours(table, "sum_and_sample_shared_sampled_baseline")[1] == "differs"
     assert tours.shorter_tours(table, "reinforce_rollout")[1] == "undecided"
     assert tours.tours_on_par(table, "risk")[1] == "agrees"
@@ -143,7 +143,7 @@ def test_the_most_confident_policy_counts(gain: float, decision: str) -> None:
     policies = pd.DataFrame({"step": [0, 9], "duplicates": [0.0, 0.4]})
     number, found = tours.less_variance(table, policies)
     assert found == decision
-    assert "40%" in number
+    assert "40 %" in number
 
 
 @pytest.mark.parametrize(
@@ -192,15 +192,16 @@ def test_a_run_that_misses_the_target_counts_as_its_length() -> None:
     table = pd.DataFrame(rows, columns=["estimator", "seed", "steps", "last"])
     number, decision = sequences.fewer_steps(table)
     assert decision == "agrees"
-    assert number.startswith("+292 ")
+    assert number.startswith("+292.5 ")
 
 
-@pytest.mark.parametrize("lower", [True, False])
-def test_the_better_direction_of_the_best_of_m_is_known(lower: bool) -> None:
+@pytest.mark.parametrize(
+    ("metric", "expected"), [("best_of_gap", "agrees"), ("best_of_solved", "differs")]
+)
+def test_the_better_direction_of_the_best_of_m_is_known(metric: str, expected: str) -> None:
     rows = [("mean", 2.0, 2.1), ("independent", 1.5, 1.6), ("distinct", 1.0, 1.1)]
-    table = pd.DataFrame(rows, columns=["objective", "x, seed 0", "x, seed 1"])
-    expected = "agrees" if lower else "differs"
-    assert sequences.better_best(table, "x", lower=lower)[1] == expected
+    table = pd.DataFrame(rows, columns=["objective", f"{metric}, seed 0", f"{metric}, seed 1"])
+    assert sequences.better_best(table, metric)[1] == expected
 
 
 def test_every_problem_must_be_ahead() -> None:
@@ -237,11 +238,9 @@ def test_the_best_of_k_is_that_of_each_methods_own_way_to_decode(
     assert found == decision and number.endswith("% of the cost: TSP")
 
 
-def test_the_greedy_rollout_is_ahead_by_the_noise_of_the_batch_mean() -> None:
+def test_the_noise_of_one_other_estimator_decides_nothing() -> None:
     gaps = pd.read_csv(ROOT / "results" / "tsp" / "tsp20" / "gaps.csv")
-    assert tours.shorter_tours(gaps, "reinforce_rollout")[1] == "agrees"
-    without = gaps[gaps["estimator"] != "reinforce_batch_mean"]
-    assert tours.shorter_tours(without, "reinforce_rollout")[1] == "undecided"
+    assert tours.shorter_tours(gaps, "reinforce_rollout")[1] == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def test_every_k_must_have_less_variance(ours: float, decision: str) -> None:
     table = pd.DataFrame(rows, columns=["k", "estimator", "variance", "variance_error"])
     table.loc[(table["k"] == 8) & (table["estimator"] == "unordered_set"), "variance"] = ours
     number, found = sequences.less_variance_for_every_k(table.assign(duplicates=48.0), k=4)
-    assert number == "variance of RLOO ÷ ours: 2.00 ± 0.28, at 48% duplicates"
+    assert number == "variance of RLOO ÷ its own: 2.00 ± 0.28, at 48 % duplicates"
     assert found == decision
 
 

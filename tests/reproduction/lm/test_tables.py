@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from reproduction.harness.folder import create
-from reproduction.harness.statistics import over_seeds
+from reproduction.harness.statistics import minus, over_seeds
 from reproduction.lm.figures import Reached, read_reached, steps_table
 from reproduction.lm.settings import LMSettings
 
@@ -38,14 +38,14 @@ def test_the_table_has_medians_intervals_and_differences() -> None:
     ]
     _, low, high = over_seeds([10.0, 20.0, 60.0])
     table = steps_table(reached, 0.95, "greedy").splitlines()
-    assert "until 95% are solved, greedy" in table[0]
+    assert "until 95 % are solved, greedy" in table[0]
     assert "not in 90 steps" in table[0]
     first, second = ([cell.strip() for cell in line.split("|")[2:-1]] for line in table[2:4])
     assert first == ["3", "0", "20", f"30.0 (−{-low:.1f} to {high:.1f})", "10, 20, 60"]
     assert second[:3] == ["4", "2", "65"]
     assert second[3:] == ["≥ 60.0", "20, 40, > 90, > 90"]
     _, low, high = over_seeds([-10.0, -20.0, -30.0])
-    assert table[-1].endswith(f"by seed: −20.0 (−{-low:.1f} to {high:.1f}) steps.")
+    assert table[-1].endswith(f"by seed: −20.0 (−{-low:.1f} to {minus(f'{high:+.1f}')}) steps.")
 
 
 def test_a_median_that_half_of_the_runs_miss_is_a_bound() -> None:

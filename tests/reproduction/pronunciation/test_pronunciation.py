@@ -294,7 +294,8 @@ def test_tables_and_figures_of_made_up_numbers() -> None:
     )
     table = training_table(points)
     assert (
-        "| RLOO | 2 | 60.05 |" in table and "| minus RLOO | 2 | 10.00 (10.00 to 10.00) |" in table
+        "| RLOO | 2 | 60.05 |" in table
+        and "| minus RLOO | 2 | +10.00 (+10.00 to +10.00) |" in table
     )
-    assert "| minus before | 2 | 10.00 (9.36 to 10.64) |" in table
+    assert "| minus before | 2 | +10.00 (+9.36 to +10.64) |" in table
     assert len(curves_figure(points).axes) == 6  # the last has the legend

@@ -56,7 +56,7 @@ def test_sampled_tours_are_means_over_runs_of_the_last_quarter(runs: list[Path])
     assert read_sampled(runs, 40) == []
     lines = sampled_table([rloo, risk]).splitlines()
     assert lines[0] == "| estimator | runs | mean log p of the tours | mean length |"
-    assert lines[2] == "| RLOO | 3 | -15.00 | 3.750 |"
+    assert lines[2] == "| RLOO | 3 | −15.00 | 3.750 |"
 
 
 def test_runs_can_be_added_to_a_comparison_whose_runs_are_gone(

@@ -123,6 +123,6 @@ def variance_figure(rows: pd.DataFrame) -> Figure:
         ax.plot(mean.index, mean[name], label=look.label, **style)
     ax.set_yscale("log")
     ax.set_xlabel(f"entropy in nats, {VARIABLES} variables of {CATEGORIES} categories, k = {K}")
-    ax.set_ylabel("variance of the gradient over that of RLOO")
+    ax.set_ylabel("variance of the gradient ÷ that of RLOO")
     legend_below(figure, ax)
     return figure

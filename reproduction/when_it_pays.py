@@ -167,7 +167,7 @@ def gain_figure(rows: pd.DataFrame) -> Figure:
         ax.plot(100.0 * d, 1.0 / (1.0 - 2.0 * d), "k--", linewidth=1, label="1 / (1 − 2d)")
         ax.set(title=f"k = {k}", xlabel="duplicates d (%)", yscale="log", xlim=(0, 90))
         ax.set_ylim(0.9, 100)
-    axes[0, 0].set_ylabel("variance of RLOO\nover that of unordered set")
+    axes[0, 0].set_ylabel("variance of RLOO ÷\nthat of unordered set")
     axes[0, 0].set_yticks(TICKS, [str(tick) for tick in TICKS])
     axes[0, 0].minorticks_off()
     legend_below(figure, axes[0, 0], columns=3)

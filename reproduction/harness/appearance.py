@@ -62,7 +62,7 @@ FAMILIES = {
     "rodeo": ("#6b8e23", ">"),
     "carms": ("#e07b91", "h"),
     "exact": ("#000000", "."),
-    "risk_beam_search": ("#000000", "p"),
+    "risk_beam_search": ("#4b2e83", "p"),
 }
 """Colours and markers; an estimator belongs to the longest of these names that its name begins with."""
 

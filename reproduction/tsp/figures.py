@@ -83,7 +83,7 @@ def variance_figure(
     last.set_xticks(list(labels), list(labels.values()))
     last.set_xticks([], minor=True)
     last.set_xlabel(f"steps of training with {trained_with}")
-    absent = "no point: not above 0 by two standard errors"
+    absent = "no point: no variance at all, or not above 0 by two standard errors"
     legend_below(figure, ratio_axes[0], title=absent)
     return figure
 
@@ -101,15 +101,15 @@ def _ratio_panel(ax: Axes, measured: pd.DataFrame, column: str, *, label: str = 
 
 def _policy_panel(ax: Axes, policies: pd.DataFrame, most: int) -> None:
     """Plot the policies: lines up to a number of steps, and points."""
-    other, (blue, red) = ax.twinx(), ("#0072b2", "#d55e00")
+    other, (black, brown) = ax.twinx(), ("#222222", "#8c564b")
     on_line = policies[policies["step"] <= most]
-    ax.plot(on_line["step"], on_line["duplicates"], "-", color=blue)
-    ax.plot(policies["step"], policies["duplicates"], "o", color=blue)
-    ax.set_ylabel("share of duplicate tours", color=blue)
+    ax.plot(on_line["step"], on_line["duplicates"], "-", color=black)
+    ax.plot(policies["step"], policies["duplicates"], "o", color=black)
+    ax.set_ylabel("share of duplicate tours", color=black)
     ax.set_ylim(0.0, 1.1 * policies["duplicates"].max() or 1.0)
-    other.plot(on_line["step"], on_line["log_p"], "--", color=red)
-    other.plot(policies["step"], policies["log_p"], "s", color=red)
-    other.set_ylabel("mean log p of a tour", color=red)
+    other.plot(on_line["step"], on_line["log_p"], "--", color=brown)
+    other.plot(policies["step"], policies["log_p"], "s", color=brown)
+    other.set_ylabel("mean log p of a tour", color=brown)
     other.spines["top"].set_visible(False)
 
 
@@ -139,8 +139,7 @@ def _best_of_k_panel(ax: Axes, table: pd.DataFrame) -> None:
         ax.plot(gap.index, gap, **(look.line_style | look.point_style | size))
         k = min(at, gap.index.max())
         _write(ax, NAMES[method], (k, gap[k]), beside, look.colour, 11)
-    below = 0.25 * gaps["distinct"].iloc[-1] if ratio > 1 / 2 else None
-    _mark_equal(ax, table, below)
+    _mark_equal(ax, table)
 
 
 def _write(
@@ -151,10 +150,10 @@ def _write(
     ax.annotate(text, at, beside, ha=side, **style)
 
 
-def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
+def _mark_equal(ax: Axes, table: pd.DataFrame) -> None:
     """Draw a line from distinct tours to the independent ones that are as good, if they are more.
 
-    The text, at a height below both curves or below the line, says so, or has the share of duplicates.
+    The text in the lower left corner, where no curve is, says so, or has the share of duplicates.
     """
     gaps, few, most = gaps_of(table), marked(table), int(table["k"].max())
     gap = gaps["distinct"][few]
@@ -165,7 +164,4 @@ def _mark_equal(ax: Axes, table: pd.DataFrame, below: float | None) -> None:
         ax.plot([few, min(many, most)], [gap, gap], ":", color="#222222", linewidth=1.4)
         worth = number_text(many, rows.index)
         text = f"{few} distinct tours\nare as good as {worth}\nindependent ones"
-    at, beside = (
-        (gap, (-9, -4 - 11 * len(text.splitlines()))) if below is None else (below, (-1, 0))
-    )
-    _write(ax, text, (most, at), beside, "#222222", 9)
+    _write(ax, text, (int(table["k"].min()), 0.0), (0, 8), "#222222", 9)

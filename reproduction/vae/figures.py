@@ -26,6 +26,7 @@ from reproduction.harness.drawing import (
 from reproduction.harness.images import load
 from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
+from reproduction.harness.statistics import minus
 from reproduction.harness.task import seeded
 from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
 from reproduction.vae.model import CategoricalVAE
@@ -51,7 +52,7 @@ def curves_figure(points: pd.DataFrame, smoothing: int) -> Figure:
             _curves_panel(ax, groups, smoothing)
             ax.set_title(", ".join([f"{domain.title} outcomes", name, *common_details(groups)]))
             ax.set_xlabel("epoch")
-            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     for ax in axes[:, 0]:
         ax.set_ylabel("−ELBO (nats)")
     return figure
@@ -88,8 +89,8 @@ def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
     margin = max(late) - min(late)
     ax.set_ylim(min(late) - 0.05 * margin, max(late) + 0.1 * margin)
     raw = all((g.points["smoothed"] == g.points["negative_elbo"]).all() for g in groups)
-    smooth = f"lowest mean of {smoothing} points (thick line; thin line: every point)"
-    legend_under(ax, "lowest value of each seed" if raw else f"{smooth}, of each seed")
+    lowest = "lowest value by seed, or mean ± half the range"
+    legend_under(ax, lowest if raw else f"{lowest}; thick: means of {smoothing}")
 
 
 def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
@@ -102,7 +103,7 @@ def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:
     curves.sort(key=lambda curve: -curve[1]["log_variance"].iloc[-1])
     for (name, rows), width in nested(curves):
         look, heights = appearance(name), rows["log_variance"]
-        last = f"{heights.iloc[-1]:.2f}".replace("-", "−")
+        last = minus(f"{heights.iloc[-1]:.2f}")
         label = f"{look.label}, k = {rows['k'].iloc[0]}: {last}"
         # A model may leave nothing to chance: then there is no point, and the line is broken.
         heights = heights.where(heights > -math.inf)

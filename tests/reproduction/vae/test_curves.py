@@ -63,8 +63,8 @@ def test_the_legend_says_what_is_smoothed() -> None:
     for points in (raw, raw.assign(smoothed=raw["smoothed"] + 1.0)):
         ax, *_ = curves_figure(points, 3).axes
         titles.append(ax.get_legend().get_title().get_text())
-    smooth = "lowest mean of 3 points (thick line; thin line: every point), of each seed"
-    assert titles == ["lowest value of each seed", smooth]
+    lowest = "lowest value by seed, or mean ± half the range"
+    assert titles == [lowest, f"{lowest}; thick: means of 3"]
 
 
 def test_more_samples_of_the_same_estimator_have_markers() -> None:

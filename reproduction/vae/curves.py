@@ -50,6 +50,12 @@ class Group(NamedTuple):
         return [points for _, points in self.points.groupby("run", sort=False)]
 
     @property
+    def smoothed(self) -> list[pd.Series[float]]:
+        """The smoothed values by epoch of every run, or the mean of more than three runs."""
+        curves = [curve.set_index("epoch")["smoothed"] for curve in self.curves]
+        return curves if len(curves) <= LISTED else [pd.concat(curves, axis=1).mean(axis=1)]
+
+    @property
     def lowest(self) -> list[float]:
         """The lowest smoothed value of every run."""
         return [float(curve["smoothed"].min()) for curve in self.curves]

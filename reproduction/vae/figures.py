@@ -67,7 +67,8 @@ def both_domains_figure(large: pd.DataFrame, small: pd.DataFrame, smoothing: int
 def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
     """Plot thin raw and thick smoothed lines, with a legend in the order of the lowest values.
 
-    Of an estimator with several k, the lines of more samples have markers.
+    Of more than three seeds, the thick line is the mean. Of an estimator with several k, the lines of more
+    samples have markers.
     """
     common, late = common_details(groups), []
     by_k = sorted((group.settings for group in groups), key=lambda settings: -settings["k"])
@@ -79,18 +80,19 @@ def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
         more = group.settings["k"] > fewest[group.settings["estimator"]]
         style: dict[str, Any] = {"linewidth": width, "zorder": HIGHEST - width} | look.line_style
         style |= look.point_style | {"markevery": 0.1} if more else {}
+        thin: dict[str, Any] = {"color": look.colour, "linewidth": 0.6, "alpha": 0.5}
         for curve in group.curves:
-            x, raw, smooth = curve["epoch"], curve["negative_elbo"], curve["smoothed"]
-            ax.plot(x, raw, color=look.colour, linewidth=0.6, alpha=0.5)
-            ax.plot(x, smooth, label=label, **style)
-            late += smooth[len(smooth) // 5 :].tolist()
+            ax.plot(curve["epoch"], curve["negative_elbo"], **thin)
+        for smooth in group.smoothed:
+            ax.plot(smooth.index, smooth, label=label, **style)
+            late += smooth.iloc[len(smooth) // 5 :].tolist()
             label = "_"  # one entry for all seeds
     # The first steps are far above the rest and would hide it.
     margin = max(late) - min(late)
     ax.set_ylim(min(late) - 0.05 * margin, max(late) + 0.1 * margin)
     raw = all((g.points["smoothed"] == g.points["negative_elbo"]).all() for g in groups)
     lowest = "lowest value by seed, or mean ± half the range"
-    legend_under(ax, lowest if raw else f"{lowest}; thick: means of {smoothing}")
+    legend_under(ax, lowest if raw else f"{lowest}; thick: means of {smoothing} points")
 
 
 def variance_figure(measured: pd.DataFrame, trained_with: str) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from reproduction.vae.curves import common_details, elbo_table, grouped, window_means
 from reproduction.vae.figures import curves_figure
@@ -64,7 +65,7 @@ def test_the_legend_says_what_is_smoothed() -> None:
         ax, *_ = curves_figure(points, 3).axes
         titles.append(ax.get_legend().get_title().get_text())
     lowest = "lowest value by seed, or mean ± half the range"
-    assert titles == [lowest, f"{lowest}; thick: means of 3"]
+    assert titles == [lowest, f"{lowest}; thick: means of 3 points"]
 
 
 def test_more_samples_of_the_same_estimator_have_markers() -> None:
@@ -72,6 +73,19 @@ def test_more_samples_of_the_same_estimator_have_markers() -> None:
     ax, *_ = curves_figure(pd.concat(points), 3).axes
     thick = {line.get_label().split("k = ")[-1]: line.get_marker() for line in ax.lines[1::2]}
     assert thick == {"4": "None", "8": "s"}
+
+
+@pytest.mark.parametrize(("seeds", "thick"), [(3, 3), (4, 1)])
+def test_many_seeds_have_one_thick_line(seeds: int, thick: int) -> None:
+    points = [
+        curve(split, [9.0, 8.0 + seed]).assign(seed=seed, run=f"run-{seed}")
+        for split in ("train", "valid")
+        for seed in range(seeds)
+    ]
+    ax, *_ = curves_figure(pd.concat(points), 3).axes
+    lines = [line for line in ax.lines if line.get_linewidth() > 1]
+    assert len(lines) == thick
+    assert lines[-1].get_ydata()[-1] == (8.0 + seeds - 1 if thick == seeds else 9.5)
 
 
 def test_long_runs_have_the_lowest_mean_of_as_many_epochs_as_in_the_paper() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -83,6 +84,18 @@ def test_what_distinct_samples_save_for_the_best_of_m() -> None:
         share = f"{min(saved):.0f} to {max(saved):.0f} %"
         page = text_of("docs/best_of.md")
         assert f"{share} of the variance {words}" in page or f"{share} {words}" in page
+
+
+def test_what_tangents_gain_at_equal_evaluations_and_at_equal_time() -> None:
+    rows = (line.split(" | ") for line in text_of_lines("results/vae/20-control/control.md"))
+    table = {row[0].lstrip("| "): row[1:] for row in rows}
+    ours, rloo = table["Unordered set, tangents"], table["RLOO"]
+    before, after = (float(row[0].split(" ± ")[0]) for row in (rloo, ours))
+    gain, time = 1 - math.exp(after - before), float(ours[2])
+    page = text_of("docs/control_variates.md")
+    assert f"its variance was {gain:.0%}".replace("%", " %") in page
+    assert f"{time} times as long as RLOO, so at equal time" in page
+    assert f"the gain was {1 - (1 - gain) * time:.0%}".replace("%", " %") in page
 
 
 def test_duplicates_in_the_first_steps_of_the_sorting_task() -> None:

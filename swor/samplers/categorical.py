@@ -164,7 +164,7 @@ def top_k_and_sample(
     summed_first = torch.arange(k, device=full.device) < count
     log_mass = log_outside.gather(-1, count)
     _check_left(log_mass, count)
-    value = _sum_then_sample(full, chosen, summed_first, log_mass, generator)
+    value = _sum_then_sample(full, chosen, summed_first, generator)
     log_q = torch.log((k - count).to(full.dtype)) + full.gather(-1, value) - log_mass
     log_q = torch.where(summed_first, 0.0, log_q)
     return Sample(
@@ -278,13 +278,12 @@ def _sum_then_sample(
     log_probs: Tensor,
     chosen: Tensor,
     summed_first: Tensor,
-    log_mass: Tensor,
     generator: torch.Generator | None,
 ) -> Tensor:
     """Keep the chosen outcomes that are summed, and draw the others from the remaining outcomes."""
     k, most = summed_first.shape[-1], chosen.shape[-1]
     kept = torch.where(summed_first[..., :most], -torch.inf, log_probs.gather(-1, chosen))
-    drawn = independent(log_probs.scatter(-1, chosen, kept) - log_mass, k, generator)
+    drawn = independent(log_probs.scatter(-1, chosen, kept).log_softmax(-1), k, generator)
     return torch.where(summed_first, F.pad(chosen, (0, k - most)), drawn)
 
 

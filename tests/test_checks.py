@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 from problems import log_probabilities, seeded
-from torch.distributions import Categorical, Normal, OneHotCategorical
+from torch.distributions import Bernoulli, Categorical, Normal, OneHotCategorical
 
 import swor
 
@@ -95,6 +95,14 @@ BAD = {
     "summed of a wrong shape": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 3, dtype=torch.long)),
         "summed has shape .2, 3.; expected .2, 2.",
+    ),
+    "summed of lists": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=[[0, 1], [2, 3]]),
+        "summed is a list; expected a tensor",
+    ),
+    "summed that is no outcome": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 2, summed=torch.tensor([[0], [5]])),
+        "summed contains .* a number that is no outcome; expected .* from 0 to 4",
     ),
     "summed twice": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
@@ -286,6 +294,14 @@ BAD = {
         lambda: swor.gumbel_top_k(LOG_PROBS, 2, generator=3),
         "generator is an int; expected a torch.Generator, or None.*manual_seed",
     ),
+    "a seed as a generator, antithetic": (
+        lambda: swor.disarm(lambda x: x, Bernoulli(logits=torch.zeros(3)), 2, generator=3),
+        "generator is an int; expected a torch.Generator",
+    ),
+    "a seed as a generator, of a copula": (
+        lambda: swor.carms(lambda x: x, Bernoulli(logits=torch.zeros(3)), 2, generator=3),
+        "generator is an int; expected a torch.Generator",
+    ),
     "a seed as a generator, independent": (
         lambda: swor.with_replacement(LOG_PROBS, 2, generator=3),
         "generator is an int; expected a torch.Generator",
@@ -341,6 +357,14 @@ BAD = {
     "a distribution of another kind": (
         lambda: swor.sample(Normal(0.0, 1.0), 2),
         "expected Categorical, OneHotCategorical, Bernoulli",
+    ),
+    "a function of the whole batch": (
+        lambda: swor.reinforce_sampled_baseline(torch.sum, Bernoulli(logits=torch.zeros(3)), 2),
+        r"cost has shape ..; expected .3, 2.",
+    ),
+    "a function that rounds": (
+        lambda: swor.local_expectation(lambda x: x.long(), Bernoulli(logits=torch.zeros(3)), 2),
+        r"cost has dtype torch.int64 .* with cost.to.torch.float32.",
     ),
     "a domain too large to enumerate": (
         lambda: swor.exact(

@@ -14,6 +14,7 @@ from swor._checks import (
     check_log_probs,
     check_normalized,
     check_shape,
+    check_tensor,
     may_inspect,
     may_validate,
 )
@@ -250,10 +251,14 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
     check_count("m", m, most=k)
     if given is None:
         return likeliest(log_probs, k - m)
+    check_tensor("summed", given, torch.long)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    if may_validate(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+    n = log_probs.shape[-1]
+    between = F.pad(F.pad(given.sort(-1).values, (1, 0), value=-1), (0, 1), value=n)
+    if may_validate(given) and bool((between.diff(dim=-1) <= 0).any()):
         raise ValueError(
-            "summed contains an outcome twice; expected distinct outcomes. Remove the duplicates."
+            f"summed contains an outcome twice, or a number that is no outcome; expected distinct integers "
+            f"from 0 to {n - 1}. Remove the others."
         )
     return given
 

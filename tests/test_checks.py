@@ -19,6 +19,7 @@ BEAMS = swor.beam_search(swor.Factorized(log_probabilities(2, 3, 4)), 3)
 TOP = swor.top_k_and_sample(LOG_PROBS, 3, generator=seeded())
 COST = torch.zeros(2, 3, dtype=torch.float64)
 NAN = torch.full((2, 5), torch.nan)
+GRADIENT = torch.zeros(2, requires_grad=True)
 
 
 def with_entry(value, index=(0, 1)):
@@ -43,6 +44,11 @@ class Coins:
 
     def select(self, state, parents, symbols):
         return parents.shape[-1]
+
+
+class CoinsInOnePass(Coins):
+    def log_prob(self, value):
+        return torch.full(value.shape, 0.5).log()
 
 
 def half_masked(beams):
@@ -312,7 +318,25 @@ BAD = {
     ),
     "sequences of no symbols": (
         lambda: swor.ancestral_sample(Coins(length=0), 2),
-        "the model has length 0; expected at least one symbol",
+        "the model has length 0; expected an integer, at least one symbol",
+    ),
+    "sequences of half a symbol": (
+        lambda: swor.stochastic_beam_search(Coins(length=2.5), 2),
+        "the model has length 2.5; expected an integer",
+    ),
+    "log-probabilities of symbols, not of sequences": (
+        lambda: swor.stochastic_beam_search(CoinsInOnePass(), 2),
+        r"log_prob.value. has shape .2, 3.; expected .2,.",
+    ),
+    "moments of a tensor": (
+        lambda: swor.gradient_moments("rloo", torch.cos, LOG_PROBS, [GRADIENT]),
+        r"the distribution is a tensor of shape .2, 5.; expected Categorical",
+    ),
+    "moments of an empty batch": (
+        lambda: swor.gradient_moments(
+            "rloo", torch.cos, Bernoulli(logits=GRADIENT[:0]), [GRADIENT]
+        ),
+        r"dist has the batch axes .0,. and no element; expected at least one",
     ),
     "a dead end": (
         lambda: swor.stochastic_beam_search(Coins(rows=half_masked), 2),

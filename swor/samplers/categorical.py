@@ -253,14 +253,18 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
         return likeliest(log_probs, k - m)
     check_tensor("summed", given, torch.long)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    n = log_probs.shape[-1]
-    between = F.pad(F.pad(given.sort(-1).values, (1, 0), value=-1), (0, 1), value=n)
-    if may_validate(given) and bool((between.diff(dim=-1) <= 0).any()):
+    if may_validate(given) and not _are_outcomes(given, log_probs.shape[-1]):
         raise ValueError(
-            f"summed contains an outcome twice, or a number that is no outcome; expected distinct integers "
-            f"from 0 to {n - 1}. Remove the others."
+            "summed contains an outcome twice, or a number that is no outcome; expected distinct integers "
+            f"from 0 to {log_probs.shape[-1] - 1}. Remove the others."
         )
     return given
+
+
+def _are_outcomes(given: Tensor, n: int) -> bool:
+    """Return whether numbers are distinct and from 0 to n − 1."""
+    ends = F.pad(F.pad(given.sort(-1).values, (1, 0), value=-1), (0, 1), value=n)
+    return bool((ends.diff(dim=-1) > 0).all())
 
 
 def _check_left(log_mass: Tensor, count: Tensor) -> None:

@@ -43,7 +43,14 @@ def exact(f: Cost, dist: Distribution) -> Tensor:
     tensor(0.3000)
     """
     domain = support(dist)
-    return (domain.log_p.exp() * _values(f, domain)).sum(-1)
+    values = _values(f, domain)
+    mean = (_probabilities(domain) * values).sum(-1)
+    return mean.to(torch.promote_types(values.dtype, domain.log_p.dtype))
+
+
+def _probabilities(domain: Sample) -> Tensor:
+    """Return the probabilities of all outcomes in double precision, in which they sum to 1."""
+    return domain.log_p.to(wide_dtype(domain.log_p.device)).softmax(-1)
 
 
 def _values(f: Cost, domain: Sample) -> Tensor:
@@ -261,8 +268,7 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     value = _values(f, domain)
     order = ascending((value if largest else -value).detach(), domain.log_p.detach())
     # The power m multiplies the rounding of a sum of 1 by m, so it must be 1 in double precision.
-    p = domain.log_p.to(wide_dtype(value.device)).softmax(-1).gather(-1, order)
-    below = p.cumsum(-1).clamp(max=1.0)
+    below = _probabilities(domain).gather(-1, order).cumsum(-1).clamp(max=1.0)
     before = torch.cat([torch.zeros_like(below[..., :1]), below[..., :-1]], dim=-1)
     best = ((below**m - before**m) * value.gather(-1, order)).sum(-1)
     return best.to(torch.promote_types(value.dtype, domain.log_p.dtype))

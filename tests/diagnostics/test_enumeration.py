@@ -9,7 +9,7 @@ import pytest
 import torch
 from five_outcomes import COSTS, cost, generator, logits, moments
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Bernoulli, Categorical, Independent
 
 import swor
 from swor.diagnostics import enumeration
@@ -261,3 +261,10 @@ def test_a_sum_over_the_domain_refuses_a_cost_that_is_no_number(wrong: float) ->
     ):
         with pytest.raises(ValueError, match=r"f\(x\) contains NaN or an infinite number"):
             call()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_mean_of_a_constant_is_not_rounded(dtype: torch.dtype) -> None:
+    dist = Independent(Bernoulli(logits=torch.zeros(12, dtype=dtype)), 1)
+    mean = swor.exact(lambda x: torch.full(x.shape[:-1], 3.0, dtype=dtype), dist)
+    assert mean.dtype == dtype and mean == 3.0

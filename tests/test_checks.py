@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 from problems import log_probabilities, seeded
-from torch.distributions import Categorical, Normal, OneHotCategorical
+from torch.distributions import Bernoulli, Categorical, Normal, OneHotCategorical
 
 import swor
 
@@ -19,6 +19,7 @@ BEAMS = swor.beam_search(swor.Factorized(log_probabilities(2, 3, 4)), 3)
 TOP = swor.top_k_and_sample(LOG_PROBS, 3, generator=seeded())
 COST = torch.zeros(2, 3, dtype=torch.float64)
 NAN = torch.full((2, 5), torch.nan)
+GRADIENT = torch.zeros(2, requires_grad=True)
 
 
 def with_entry(value, index=(0, 1)):
@@ -43,6 +44,11 @@ class Coins:
 
     def select(self, state, parents, symbols):
         return parents.shape[-1]
+
+
+class CoinsInOnePass(Coins):
+    def log_prob(self, value):
+        return torch.full(value.shape, 0.5).log()
 
 
 def half_masked(beams):
@@ -95,6 +101,14 @@ BAD = {
     "summed of a wrong shape": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 3, dtype=torch.long)),
         "summed has shape .2, 3.; expected .2, 2.",
+    ),
+    "summed of lists": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=[[0, 1], [2, 3]]),
+        "summed is a list; expected a tensor",
+    ),
+    "summed that is no outcome": (
+        lambda: swor.top_k_and_sample(LOG_PROBS, 2, summed=torch.tensor([[0], [5]])),
+        "summed contains .* a number that is no outcome; expected .* from 0 to 4",
     ),
     "summed twice": (
         lambda: swor.top_k_and_sample(LOG_PROBS, 3, summed=torch.zeros(2, 2, dtype=torch.long)),
@@ -286,6 +300,14 @@ BAD = {
         lambda: swor.gumbel_top_k(LOG_PROBS, 2, generator=3),
         "generator is an int; expected a torch.Generator, or None.*manual_seed",
     ),
+    "a seed as a generator, antithetic": (
+        lambda: swor.disarm(lambda x: x, Bernoulli(logits=torch.zeros(3)), 2, generator=3),
+        "generator is an int; expected a torch.Generator",
+    ),
+    "a seed as a generator, of a copula": (
+        lambda: swor.carms(lambda x: x, Bernoulli(logits=torch.zeros(3)), 2, generator=3),
+        "generator is an int; expected a torch.Generator",
+    ),
     "a seed as a generator, independent": (
         lambda: swor.with_replacement(LOG_PROBS, 2, generator=3),
         "generator is an int; expected a torch.Generator",
@@ -296,7 +318,25 @@ BAD = {
     ),
     "sequences of no symbols": (
         lambda: swor.ancestral_sample(Coins(length=0), 2),
-        "the model has length 0; expected at least one symbol",
+        "the model has length 0; expected an integer, at least one symbol",
+    ),
+    "sequences of half a symbol": (
+        lambda: swor.stochastic_beam_search(Coins(length=2.5), 2),
+        "the model has length 2.5; expected an integer",
+    ),
+    "log-probabilities of symbols, not of sequences": (
+        lambda: swor.stochastic_beam_search(CoinsInOnePass(), 2),
+        r"log_prob.value. has shape .2, 3.; expected .2,.",
+    ),
+    "moments of a tensor": (
+        lambda: swor.gradient_moments("rloo", torch.cos, LOG_PROBS, [GRADIENT]),
+        r"the distribution is a tensor of shape .2, 5.; expected Categorical",
+    ),
+    "moments of an empty batch": (
+        lambda: swor.gradient_moments(
+            "rloo", torch.cos, Bernoulli(logits=GRADIENT[:0]), [GRADIENT]
+        ),
+        r"dist has the batch axes .0,. and no element; expected at least one",
     ),
     "a dead end": (
         lambda: swor.stochastic_beam_search(Coins(rows=half_masked), 2),
@@ -341,6 +381,14 @@ BAD = {
     "a distribution of another kind": (
         lambda: swor.sample(Normal(0.0, 1.0), 2),
         "expected Categorical, OneHotCategorical, Bernoulli",
+    ),
+    "a function of the whole batch": (
+        lambda: swor.reinforce_sampled_baseline(torch.sum, Bernoulli(logits=torch.zeros(3)), 2),
+        r"cost has shape ..; expected .3, 2.",
+    ),
+    "a function that rounds": (
+        lambda: swor.local_expectation(lambda x: x.long(), Bernoulli(logits=torch.zeros(3)), 2),
+        r"cost has dtype torch.int64 .* with cost.to.torch.float32.",
     ),
     "a domain too large to enumerate": (
         lambda: swor.exact(

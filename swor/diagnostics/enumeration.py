@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_count, check_shape, check_tensor
+from swor._checks import check_count, check_finite, check_shape, check_tensor
 from swor.diagnostics.all_samples import STEP, AllSamples, all_samples
 from swor.estimators.baselines import BUILT_IN, Baseline, Subtracted, greedy
 from swor.math._best_of.weights import ascending
@@ -43,15 +43,24 @@ def exact(f: Cost, dist: Distribution) -> Tensor:
     tensor(0.3000)
     """
     domain = support(dist)
-    cost = f(domain.value)
-    _check_values(cost, domain)
-    return (domain.log_p.exp() * without_impossible(cost, domain.log_p)).sum(-1)
+    values = _values(f, domain)
+    mean = (_probabilities(domain) * values).sum(-1)
+    return mean.to(torch.promote_types(values.dtype, domain.log_p.dtype))
 
 
-def _check_values(values: Tensor, domain: Sample) -> None:
-    """Check that a function gives one number for every outcome."""
+def _probabilities(domain: Sample) -> Tensor:
+    """Return the probabilities of all outcomes in double precision, in which they sum to 1."""
+    return domain.log_p.to(wide_dtype(domain.log_p.device)).softmax(-1)
+
+
+def _values(f: Cost, domain: Sample) -> Tensor:
+    """Return a finite number for every outcome, with 0 for outcomes of probability 0."""
+    values = f(domain.value)
     check_tensor("f(x)", values, domain.log_p.dtype)
     check_shape("f(x)", values, tuple(domain.log_p.shape), "one number for every outcome")
+    values = without_impossible(values, domain.log_p)
+    check_finite("f(x)", values)
+    return values
 
 
 class ExactMoments(NamedTuple):
@@ -122,9 +131,7 @@ def exact_moments(
             "moments of one element at a time."
         )
     domain = support(dist)
-    cost = f(domain.value)
-    _check_values(cost, domain)
-    cost = cost.to(domain.log_p.dtype)
+    cost = _values(f, domain).to(domain.log_p.dtype)
     p, values = domain.log_p.detach().exp(), cost.detach()
     mean_cost = (p * values).sum()
     drawn = all_samples(domain.log_p.detach(), k, Scheme(scheme), ordered=ordered, kappa=kappa)
@@ -258,12 +265,10 @@ def exact_best_of(f: Cost, dist: Distribution, m: int, *, largest: bool = True) 
     """
     check_count("m", m)
     domain = support(dist)
-    value = f(domain.value)
-    _check_values(value, domain)
+    value = _values(f, domain)
     order = ascending((value if largest else -value).detach(), domain.log_p.detach())
     # The power m multiplies the rounding of a sum of 1 by m, so it must be 1 in double precision.
-    p = domain.log_p.to(wide_dtype(value.device)).softmax(-1).gather(-1, order)
-    below = p.cumsum(-1).clamp(max=1.0)
+    below = _probabilities(domain).gather(-1, order).cumsum(-1).clamp(max=1.0)
     before = torch.cat([torch.zeros_like(below[..., :1]), below[..., :-1]], dim=-1)
     best = ((below**m - before**m) * value.gather(-1, order)).sum(-1)
     return best.to(torch.promote_types(value.dtype, domain.log_p.dtype))

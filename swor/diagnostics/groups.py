@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swor.math.ratios import complete, constants
 from swor.rules.unordered_set import murthy_variance, unordered_set
 from swor.types import Sample, Scheme, require
 
@@ -60,15 +61,14 @@ def group_statistics(sample: Sample, cost: Tensor) -> GroupStatistics:
         | Ordered and Unordered Estimators in Sampling without Replacement (Murthy, 1957)
     """
     require(sample, "group_statistics", Scheme.WITHOUT_REPLACEMENT)
-    log_p = sample.log_p.detach()
-    total = log_p.logsumexp(-1)
-    covered = total.exp() if sample.log_rest is None else -torch.expm1(sample.log_rest.detach())
+    log_p, log_rest, log_total = constants(*complete(sample.log_p, sample.log_rest))
+    p = torch.exp(log_p - log_total.unsqueeze(-1))  # at most 1
     weight = unordered_set(sample).weight
     variance = murthy_variance(sample, cost)
-    j = torch.arange(1, sample.k, device=log_p.device, dtype=log_p.dtype)
-    repeats = -torch.expm1(j * torch.log1p(-log_p.exp()).unsqueeze(-1))  # 1 − (1 − p)^j
+    j = torch.arange(1, sample.k, device=p.device, dtype=p.dtype)
+    repeats = -torch.expm1(j * torch.log1p(-p).unsqueeze(-1))  # 1 − (1 − p)^j
     return GroupStatistics(
-        mass_covered=covered,
+        mass_covered=-torch.expm1(log_rest - log_total),
         effective_sample_size=1.0 / weight.square().sum(-1),
         standard_error=variance.clamp(min=0.0).sqrt(),  # may be negative by rounding
         duplicates_avoided=(weight * repeats.sum(-1)).sum(-1),

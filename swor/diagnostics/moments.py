@@ -117,6 +117,11 @@ def measure(
         raise ValueError(
             "repeats is 1; expected at least 2 to estimate a variance. Use 1000, for instance."
         )
+    if factorized(dist).log_probs.numel() == 0:
+        raise ValueError(
+            f"dist has the batch axes {tuple(dist.batch_shape)} and no element; expected at least one, "
+            "because gradients of a mean over the batch are measured. Leave out empty batches."
+        )
     chosen = choose(method, estimator, f, dist, parameters)
     ready, steps = prepare(estimator, f, dist, k, warm_up, generator)
     make = batched if chosen == "batch" else looped

@@ -35,12 +35,12 @@ def checked_cost(
     variables: Factorized, cost: Tensor, k: int, impossible: Tensor | None = None
 ) -> Tensor:
     """Return what f returned, (*batch, k), with 0 for impossible outcomes, or raise an error."""
-    check_tensor("the cost", cost, variables.log_probs.dtype)
-    check_shape("the cost", cost, (*variables.batch, k), "one number for every value given to f")
-    check_same("the cost", cost, "the log-probabilities", variables.log_probs)
+    check_tensor("cost", cost, variables.log_probs.dtype)
+    check_shape("cost", cost, (*variables.batch, k), "one number for every value given to f")
+    check_same("cost", cost, "the log-probabilities", variables.log_probs)
     if impossible is not None:
         cost = cost.masked_fill(impossible, 0.0)
-    check_finite("the cost", cost)
+    check_finite("cost", cost)
     return cost
 
 

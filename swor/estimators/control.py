@@ -67,14 +67,14 @@ def controlled(weights: Weights, cost: Tensor, control: KnownMean) -> Tensor:
     >>> swor.controlled(swor.unordered_set(s), s.value.sqrt(), g).mean().backward()
     """
     check_numbers("cost", cost, weights.weight, "the weights")
-    check_numbers("the control variate", control.value, weights.log_p, "the weights")
+    check_numbers("control.value", control.value, weights.log_p, "the weights")
     check_shape(
         "the mean of the control variate",
         control.mean,
         tuple(weights.log_p.shape[:-1]),
         "one number for every element of the batch. Sum over the axis of the samples only in the value",
     )
-    check_finite("the control variate", control.value)
+    check_finite("control.value", control.value)
     loss = weights.loss(cost - control.value.detach()) + control.mean
     if control.value.requires_grad and torch.is_grad_enabled():
         loss = loss + _lesson(weights, cost.detach(), control.value)
@@ -117,14 +117,14 @@ def additive(dist: Distribution | Factorized, value: Tensor, table: Tensor) -> K
     variables = _product(dist).in_working_precision()
     log_probs = variables.log_probs
     check_shape(
-        "the table",
+        "table",
         table,
         tuple(log_probs.shape),
         "a number for every category of every variable. Give the network a context with the batch of "
         "the distribution, and reshape its output",
     )
-    check_same("the table", table, "the log-probabilities", log_probs)
-    check_finite("the table", table)
+    check_same("table", table, "the log-probabilities", log_probs)
+    check_finite("table", table)
     p, table = log_probs.exp(), table.to(log_probs.dtype)
     centred = table - (p.detach() * table).sum(-1, keepdim=True)
     g = centred.gather(-1, variables.decode(value).mT).sum(-2)

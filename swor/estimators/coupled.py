@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Distribution
 
+from swor._checks import check_generator
 from swor.estimators._variables import binary, evaluate, loss_with_gradient, variables_of
 from swor.math._logspace import wide_dtype, without_autocast
 from swor.samplers._race import TINY, exponential_like, gumbel_like
@@ -119,6 +120,7 @@ def _logits(variables: Factorized) -> Tensor:
 def _antithetic(f: Cost, variables: Factorized, k: int, generator: torch.Generator | None) -> _Pair:
     logits = _logits(variables).unsqueeze(-2)
     shape = (*variables.batch, k, variables.length)
+    check_generator(generator)
     u = torch.rand(shape, generator=generator, dtype=logits.dtype, device=logits.device)
     u = u.clamp(min=TINY[u.dtype])
     noise = torch.logit(u)
@@ -275,6 +277,7 @@ def edges(variables: Factorized, k: int) -> tuple[Tensor, Tensor]:
 def _draw(lower: Tensor, upper: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
     """Draw k outcomes of every variable, as indices, (*batch, n, k)."""
     *lead, number, c = upper.shape
+    check_generator(generator)
     chosen = torch.randint(number, (*lead, 1, 1), generator=generator, device=upper.device)
     chosen = chosen.expand(*lead, 1, c)
     e = exponential_like(upper[..., 0, :1].expand(*lead, k), generator)

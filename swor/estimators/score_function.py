@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_tensor
 from swor.estimators.baselines import (
     BUILT_IN,
     Baseline,
@@ -34,7 +33,7 @@ from swor.rules.reinforce import rloo
 from swor.rules.sums import deterministic_sum_and_sample, sum_and_sample
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw
-from swor.types import Cost, Rule, Scheme
+from swor.types import Cost, Rule, Scheme, check_numbers
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class ScoreFunctionEstimator:
         """
         drawn = draw(self.scheme, dist, k, generator)
         cost = f(drawn.value)
-        check_tensor("cost", cost, drawn.log_p.dtype)
+        check_numbers("cost", cost, drawn.log_p, "the log-probabilities")
         inputs = BaselineInputs(
             cost,
             sampled=partial(sampled_baseline, f, dist, generator=generator),

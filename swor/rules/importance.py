@@ -91,11 +91,14 @@ def normalize(weights: Weights) -> Weights:
     >>> normalize(w).weight
     tensor([0.2500, 0.7500])
     """
-    baseline_weights = weights.baseline_weights
-    if baseline_weights is not None:
-        baseline_weights = baseline_weights / baseline_weights.sum(-1, keepdim=True)
-    weight = weights.weight / weights.weight.sum(-1, keepdim=True)
-    return Weights(weight, baseline_weights, weights.log_p)
+    rows = weights.baseline_weights
+    return Weights(_shares(weights.weight), None if rows is None else _shares(rows), weights.log_p)
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """Divide by the sum over the last axis; all 0 where no outcome is possible."""
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0.0, 1.0)
 
 
 def normalized_importance_weighted(sample: Sample) -> Weights:
@@ -163,6 +166,8 @@ def risk(sample: Sample) -> Weights:
     require(sample, "risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
     check_not_nan("log_p of the sample", sample.log_p)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    weight = log_p.softmax(-1)
+    weight = log_p.softmax(-1).masked_fill(
+        log_p == -torch.inf, 0.0
+    )  # also where all are impossible
     baseline_weights = weight.unsqueeze(-2).expand(*weight.shape, sample.k)
     return Weights(weight, baseline_weights, sample.log_p)

@@ -14,6 +14,7 @@ from swor._checks import (
     check_log_probs,
     check_normalized,
     check_shape,
+    check_tensor,
     may_inspect,
     may_validate,
 )
@@ -164,7 +165,7 @@ def top_k_and_sample(
     summed_first = torch.arange(k, device=full.device) < count
     log_mass = log_outside.gather(-1, count)
     _check_left(log_mass, count)
-    value = _sum_then_sample(full, chosen, summed_first, log_mass, generator)
+    value = _sum_then_sample(full, chosen, summed_first, generator)
     log_q = torch.log((k - count).to(full.dtype)) + full.gather(-1, value) - log_mass
     log_q = torch.where(summed_first, 0.0, log_q)
     return Sample(
@@ -250,12 +251,20 @@ def _summed(log_probs: Tensor, k: int, m: int | str, given: Tensor | None) -> Te
     check_count("m", m, most=k)
     if given is None:
         return likeliest(log_probs, k - m)
+    check_tensor("summed", given, torch.long)
     check_shape("summed", given, (*log_probs.shape[:-1], k - m), "the k - m outcomes to sum")
-    if may_validate(given) and bool((given.sort(-1).values.diff(dim=-1) == 0).any()):
+    if may_validate(given) and not _are_outcomes(given, log_probs.shape[-1]):
         raise ValueError(
-            "summed contains an outcome twice; expected distinct outcomes. Remove the duplicates."
+            "summed contains an outcome twice, or a number that is no outcome; expected distinct integers "
+            f"from 0 to {log_probs.shape[-1] - 1}. Remove the others."
         )
     return given
+
+
+def _are_outcomes(given: Tensor, n: int) -> bool:
+    """Return whether numbers are distinct and from 0 to n − 1."""
+    ends = F.pad(F.pad(given.sort(-1).values, (1, 0), value=-1), (0, 1), value=n)
+    return bool((ends.diff(dim=-1) > 0).all())
 
 
 def _check_left(log_mass: Tensor, count: Tensor) -> None:
@@ -278,13 +287,12 @@ def _sum_then_sample(
     log_probs: Tensor,
     chosen: Tensor,
     summed_first: Tensor,
-    log_mass: Tensor,
     generator: torch.Generator | None,
 ) -> Tensor:
     """Keep the chosen outcomes that are summed, and draw the others from the remaining outcomes."""
     k, most = summed_first.shape[-1], chosen.shape[-1]
     kept = torch.where(summed_first[..., :most], -torch.inf, log_probs.gather(-1, chosen))
-    drawn = independent(log_probs.scatter(-1, chosen, kept) - log_mass, k, generator)
+    drawn = independent(log_probs.scatter(-1, chosen, kept).log_softmax(-1), k, generator)
     return torch.where(summed_first, F.pad(chosen, (0, k - most)), drawn)
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from swor._checks import check_log_probs, kind, may_inspect
+from swor._checks import check_log_probs, check_shape, kind, may_inspect
 from swor.math._logspace import working_dtype
 from swor.samplers._tables import DistinctValues, force_symbol
 
@@ -110,10 +110,10 @@ def check_model(model: SequenceModel[State]) -> None:
             "or a Factorized(log_probs) for independent variables. For the log-probabilities of a single "
             "variable use gumbel_top_k."
         )
-    if model.length < 1:
+    if not (hasattr(model.length, "__index__") and model.length >= 1):
         raise ValueError(
-            f"the model has length {model.length}; expected at least one symbol. Set its length to "
-            "the largest number of symbols of a sequence."
+            f"the model has length {model.length!r}; expected an integer, at least one symbol. Set its "
+            "length to the largest number of symbols of a sequence."
         )
 
 
@@ -151,7 +151,12 @@ def log_prob(model: SequenceModel[State], value: Tensor) -> Tensor:
     """
     in_one_pass: Callable[[Tensor], Tensor] | None = getattr(model, "log_prob", None)
     if in_one_pass is not None:
-        return in_one_pass(value)
+        found = in_one_pass(value)
+        check_log_probs("log_prob(value)", found)
+        check_shape(
+            "log_prob(value)", found, tuple(value.shape[:-1]), "one number for each sequence"
+        )
+        return found
     log_probs, state = model.step(model.start())
     symbols = value.unbind(-1)
     total = log_prob_of_symbols(symbols[0], log_probs)

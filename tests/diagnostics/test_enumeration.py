@@ -9,7 +9,7 @@ import pytest
 import torch
 from five_outcomes import COSTS, cost, generator, logits, moments
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Bernoulli, Categorical, Independent
 
 import swor
 from swor.diagnostics import enumeration
@@ -240,3 +240,31 @@ def test_batches_are_refused() -> None:
     dist = Categorical(logits=torch.zeros(2, 3))
     with pytest.raises(ValueError, match="one element at a time"):
         exact_moments(swor.unordered_set, WITHOUT, cost, dist, 2, [torch.zeros(1)])
+
+
+def test_the_cost_of_an_impossible_outcome_is_not_used() -> None:
+    parameter = torch.tensor([0.3, -0.2, -torch.inf], dtype=torch.float64, requires_grad=True)
+    dist, wild = Categorical(logits=parameter), torch.tensor([1.0, 2.0, torch.nan]).double()
+    assert swor.exact(lambda x: wild[x], dist).isfinite()
+    assert swor.exact_best_of(lambda x: wild[x], dist, 2).isfinite()
+    m = exact_moments(swor.unordered_set, WITHOUT, lambda x: wild[x], dist, 2, [parameter])
+    assert float(m.bias.abs()) <= 1e-15 and float(m.gradient_bias.norm()) <= 1e-15
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_a_sum_over_the_domain_refuses_a_cost_that_is_no_number(wrong: float) -> None:
+    dist, wild = Categorical(logits=torch.zeros(3)), torch.tensor([1.0, 2.0, wrong])
+    for call in (
+        lambda: swor.exact(lambda x: wild[x], dist),
+        lambda: swor.exact_best_of(lambda x: wild[x], dist, 2),
+        lambda: exact_moments(swor.unordered_set, WITHOUT, lambda x: wild[x], dist, 2, []),
+    ):
+        with pytest.raises(ValueError, match=r"f\(x\) contains NaN or an infinite number"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_mean_of_a_constant_is_not_rounded(dtype: torch.dtype) -> None:
+    dist = Independent(Bernoulli(logits=torch.zeros(12, dtype=dtype)), 1)
+    mean = swor.exact(lambda x: torch.full(x.shape[:-1], 3.0, dtype=dtype), dist)
+    assert mean.dtype == dtype and mean == 3.0

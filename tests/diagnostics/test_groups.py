@@ -42,6 +42,12 @@ def test_confident_and_vanishing_probabilities():
     assert found.effective_sample_size == 1 and found.standard_error == 0
 
 
+def test_a_probability_that_rounding_makes_larger_than_one():
+    sample = swor.gumbel_top_k(torch.tensor([2e-7, -30.0, -30.0]), 2)
+    found = swor.group_statistics(sample, torch.tensor([1.0, 0.0]))
+    assert found.mass_covered == 1 and found.duplicates_avoided == 1
+
+
 def test_samples_with_replacement_are_refused():
     sample = swor.with_replacement(log_probabilities(4), 3)
     with pytest.raises(ValueError, match="group_statistics was given a sample"):

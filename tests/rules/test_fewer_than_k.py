@@ -164,3 +164,16 @@ def test_advantages_of_completions_that_are_left_over_are_zero() -> None:
     found = swor.advantages(sample.log_p, costs(sample, math.nan), log_rest=sample.log_rest)
     assert found.isfinite().all()
     assert (found[sample.log_p == -torch.inf] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [swor.unordered_set, swor.raj, swor.normalized_importance_weighted, swor.risk],
+)
+def test_an_element_without_possible_outcomes_has_no_weight(rule) -> None:
+    nothing = torch.full((3,), -torch.inf)
+    sample = swor.Sample(
+        torch.zeros(3), nothing, nothing[0], nothing[0], scheme="without_replacement"
+    )
+    weights = rule(sample)
+    assert (weights.weight == 0.0).all() and weights.loss(torch.ones(3)) == 0.0

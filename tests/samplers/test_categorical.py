@@ -125,6 +125,15 @@ def test_the_weights_of_top_k_and_sample_are_not_rounded_in_half_precision(dtype
     assert torch.allclose(weights, expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("masked", [-1e5, -1e9])
+def test_top_k_and_sample_draws_from_what_a_finite_mask_leaves(masked):
+    """The masked outcomes are alike, although their log-probabilities cannot be told from their sum."""
+    log_probs = torch.tensor([0.0, masked, masked, masked]).log_softmax(-1)
+    sample = swor.top_k_and_sample(log_probs.expand(DRAWS, 4), 2, generator=seeded())
+    law = dict.fromkeys((1, 2, 3), 1 / 3)
+    assert chi_square(Counter(sample.value[:, 1].tolist()), law, DRAWS) > 1e-3
+
+
 def test_top_k_and_sample_sums_what_the_caller_gives():
     log_probs = log_probabilities(2, 5)
     memory = torch.tensor([[4], [0]])

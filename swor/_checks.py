@@ -189,7 +189,7 @@ def check_count(name: str, count: object, most: int | None = None) -> None:
         raise ValueError(f"{name} is {count}; expected {limit}. {cure} {name}.")
 
 
-DRAW_WHOLE = ", or draw such elements of the batch whole with allow_fewer=True"
+DRAW_WHOLE = ", or give the sampler allow_fewer=True, which draws such elements of the batch whole"
 DEAD_END = " Check whether a step of the model masks every symbol."
 
 

@@ -338,6 +338,12 @@ BAD = {
         ),
         r"dist has the batch axes .0,. and no element; expected at least one",
     ),
+    "a warm-up of a negative number of steps": (
+        lambda: swor.gradient_moments(
+            "rloo", torch.cos, Bernoulli(logits=GRADIENT), [GRADIENT], warm_up=-1
+        ),
+        "the number of warm-up steps is -1; expected 0 or more",
+    ),
     "a dead end": (
         lambda: swor.stochastic_beam_search(Coins(rows=half_masked), 2),
         "sum to 0.25; expected 1.*Check whether a step of the model masks every symbol",

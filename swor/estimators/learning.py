@@ -153,6 +153,8 @@ def warm_up(
         | Adam: A Method for Stochastic Optimization (Kingma and Ba, 2015)
         | https://arxiv.org/abs/1412.6980
     """
+    if steps < 0:
+        raise ValueError(f"the number of warm-up steps is {steps}; expected 0 or more.")
     if not isinstance(estimator, nn.Module):
         return 0
     parameters = list(estimator.parameters())

@@ -166,8 +166,7 @@ def risk(sample: Sample) -> Weights:
     require(sample, "risk", Scheme.WITHOUT_REPLACEMENT, Scheme.BEAM_SEARCH)
     check_not_nan("log_p of the sample", sample.log_p)
     log_p = sample.log_p.detach().to(working_dtype(sample.log_p.dtype))
-    weight = log_p.softmax(-1).masked_fill(
-        log_p == -torch.inf, 0.0
-    )  # also where all are impossible
+    impossible = log_p == -torch.inf  # maybe all of them, and then softmax is NaN
+    weight = log_p.softmax(-1).masked_fill(impossible, 0.0)
     baseline_weights = weight.unsqueeze(-2).expand(*weight.shape, sample.k)
     return Weights(weight, baseline_weights, sample.log_p)

@@ -58,13 +58,8 @@ def test_a_ranking_in_markdown_has_labels_and_gaps_of_seeds() -> None:
     assert lines[3] == "| RLOO | 3.50 ± 0.71 | 3.00 | 4.00 | +1.00 (one run each) |"
     more = {("unordered_set", 1): [95.0, 8.0, 7.0, 6.0, 2.5], **CURVES}  # now both seeds of two
     assert "| +1.25 (−1.93 to +4.43) |" in ranking_table(ranking(gaps_of(more)))
-    more["risk", 1] = [
-        95.0,
-        1.0,
-        1.0,
-        1.0,
-        9.75,
-    ]  # the noise of two seeds is that of all estimators
+    # The noise of two seeds is that of all estimators.
+    more["risk", 1] = [95.0, 1.0, 1.0, 1.0, 9.75]
     assert "| +1.25 (+0.49 to +2.01) |" in ranking_table(ranking(gaps_of(more)))
 
 

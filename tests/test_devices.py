@@ -1,4 +1,4 @@
-"""Tensors are made on the device of the data, whatever the default device is."""
+"""Tensors are made on the device of the data, whatever the default device is, and modules on the latter."""
 
 from __future__ import annotations
 
@@ -125,6 +125,11 @@ def test_rules_for_other_samples() -> None:
         ),
     ]
     assert {loss.device.type for loss in losses} == {"cpu"}
+
+
+def test_modules_are_made_as_a_whole_on_the_default_device() -> None:
+    for module in (swor.AdditiveTable(2, 3), swor.ControlVariate(2, 3), swor.TangentSurrogate()):
+        assert {tensor.device.type for tensor in module.state_dict().values()} == {"meta"}
 
 
 def test_catalogues() -> None:

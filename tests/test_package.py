@@ -110,11 +110,15 @@ def test_the_readme_is_short_and_shows_what_its_example_prints(capsys):
 NUMBERS = {
     r"as good as (\d+ to \d+) independent": (
         "results/tsp/best_of_k/20/answer.md",
-        r"takes (\d+ to \d+)",
+        r"(\d+ to \d+) independent",
     ),
-    r"on \[tours\]\(.*?\) (\d\.\d) times at 32 %": (
+    r"\[tours\]\(.*?\) (\d\.\d) times": (
         "docs/when_it_pays.md",
-        r"\| 32\.1 % \| (\d\.\d)",
+        r"\| 44\.7 % \| (\d\.\d)",
+    ),
+    r"\[pronunciation network\]\(.*?\) (\d\.\d) times": (
+        "docs/when_it_pays.md",
+        r"\| 45\S* % \| (\d\.\d)",
     ),
     r"RLOO \(.*?\) has (\d\.\d) times the variance": (
         "docs/when_it_pays.md",

@@ -15,7 +15,7 @@ from reproduction.vae.curves import elbo_table, spread, window_means
 from reproduction.vae.published import PAPER, WINDOW
 from reproduction.vae.settings import VAESettings, VAEVariance
 from reproduction.vae.variance import TABLE, Measurement, comparisons
-from reproduction.vae.variance_table import variance_table, with_error
+from reproduction.vae.variance_table import log_variance_text, variance_table
 
 USUAL = "rloo"
 LEADERS = (OURS, USUAL)
@@ -166,7 +166,9 @@ def log_variance(table: pd.DataFrame, name: str, dims: int) -> list[str]:
         return ["–", "–"]
     k = PAPER[name].k
     found = table[(table["estimator"] == name) & (table["part"] == "both") & (table["k"] == k)]
-    ours = [with_error(x, e) for x, e in found[["log_variance", "standard_error"]].to_numpy()]
+    ours = [
+        log_variance_text(x, e) for x, e in found[["log_variance", "standard_error"]].to_numpy()
+    ]
     return [*(ours or ["–"]), f"{PAPER[name].log_variance[dims]:.2f}"]
 
 
@@ -191,7 +193,7 @@ def control(folder: Path) -> str:
     lines = [
         [
             appearance(row["estimator"]).label,
-            with_error(row["log_variance"], row["standard_error"]),
+            log_variance_text(row["log_variance"], row["standard_error"]),
             factor(base["log_variance"] - row["log_variance"]),
             f"{row['time']:.2f}",
             minus(f"{row['equal_time']:.2f}"),

@@ -143,7 +143,7 @@ def short_names(runs: Sequence[Path]) -> list[str]:
 def read_curves(folders: Sequence[Path], smoothing: int) -> pd.DataFrame:
     """Read the curves of runs and of earlier comparisons; no run may be in two of the folders."""
     curves = [
-        read_run(folder, name, smoothing) if is_run(folder) else _read_comparison(folder)
+        read_run(folder, name, smoothing) if is_run(folder) else _read_comparison(folder, smoothing)
         for name, folder in zip(short_names(folders), folders, strict=True)
     ]
     names = (part[["run", "seed"]].drop_duplicates().itertuples(index=False) for part in curves)
@@ -156,11 +156,14 @@ def is_run(folder: Path) -> bool:
     return not (folder / CURVES).is_file()
 
 
-def _read_comparison(folder: Path) -> pd.DataFrame:
+def _read_comparison(folder: Path, smoothing: int) -> pd.DataFrame:
     """Read the curves of an earlier comparison; a setting that it has no column for was the usual one."""
     points = committed_table(folder / CURVES)
     usual = vars(VAESettings())
-    return points.assign(**{name: usual[name] for name in DETAILS if name not in points})
+    raw = points.groupby(["run", "seed", "split"])["negative_elbo"]
+    smooth = raw.transform(lambda values: smoothed(values.tolist(), smoothing))
+    missing = {name: usual[name] for name in DETAILS if name not in points}
+    return points.assign(smoothed=smooth, **missing)
 
 
 def read_run(run: Path, name: str, smoothing: int) -> pd.DataFrame:

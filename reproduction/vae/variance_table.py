@@ -71,13 +71,13 @@ def _learned(
 
 
 def _cell(measurement: Measurement) -> str:
-    return with_error(measurement.log_variance, measurement.standard_error)
+    return log_variance_text(measurement.log_variance, measurement.standard_error)
 
 
-def with_error(value: float, error: float) -> str:
+def log_variance_text(value: float, error: float) -> str:
     """Format a log-variance with its standard error, with three digits if the error is small.
 
-    >>> with_error(7.1812, 0.0041), with_error(-4.7812, 0.0312)
+    >>> log_variance_text(7.1812, 0.0041), log_variance_text(-4.7812, 0.0312)
     ('7.181 ± 0.004', '−4.78 ± 0.03')
     """
     digits = 2 if error >= 0.01 else 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -50,14 +51,15 @@ def zero_at_first(
     widths: Sequence[int], activation: Callable[[], nn.Module], generator: torch.Generator | None
 ) -> nn.Sequential:
     """Return a network from the first width to the last, whose output is 0 until it is trained."""
+    # Without skip_init, a layer would draw from the global generator first; by itself it knows the CPU alone.
+    empty = partial(nn.utils.skip_init, nn.Linear, device=torch.get_default_device())
     layers: list[nn.Module] = []
     for before, after in pairwise(widths[:-1]):
-        # Without skip_init, the layer would draw from the global generator first.
-        linear = nn.utils.skip_init(nn.Linear, before, after)
+        linear = empty(before, after)
         for weights in (linear.weight, linear.bias):
             nn.init.uniform_(weights, -(before**-0.5), before**-0.5, generator=generator)
         layers += [linear, activation()]
-    last = nn.utils.skip_init(nn.Linear, widths[-2], widths[-1])
+    last = empty(widths[-2], widths[-1])
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
     return nn.Sequential(*layers, last)

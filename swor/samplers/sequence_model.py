@@ -123,7 +123,7 @@ def next_symbols(model: SequenceModel[State], state: State, beams: int) -> tuple
     A model may return a single row that is right for all beams.
     """
     result: object = model.step(state)
-    if not (isinstance(result, tuple) and len(result) == 2):
+    if not (isinstance(result, tuple | list) and len(result) == 2):
         raise TypeError(
             f"step returned {kind(result)}; expected a pair of log-probabilities and a state. Return both, "
             "as in 'return log_probs, state'."

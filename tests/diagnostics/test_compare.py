@@ -56,6 +56,12 @@ def test_compare_agrees_with_exact_variances() -> None:
         assert row.at_evaluations is row.at_k
 
 
+def test_what_differs_by_noise_alone_is_as_good() -> None:
+    rloo = swor.ESTIMATORS["rloo"]
+    said = result({"one": rloo, "other": rloo}, repeats=1000).recommend()
+    assert "is as good within the error" in said and "comes next" not in said
+
+
 def unproven(name: str, scale: float = 1.0) -> Estimator:
     """An entry that a user made: what it declares is not proven, so it is measured."""
     entry = swor.ESTIMATORS[name]

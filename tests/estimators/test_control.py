@@ -231,7 +231,7 @@ def test_bad_input_says_what_to_do() -> None:
         swor.additive(dist, s.value[..., 0], torch.zeros(5, N, C))
     module = swor.ESTIMATORS["unordered_set_additive"].make(dist, context=7)
     with pytest.raises(ValueError, match=r"context has shape \(4, 7\); expected \(5, '…'\)"):
-        module(additive_cost, dist, 2, context=torch.zeros(4, 7))
+        module(lambda x: pytest.fail("f was evaluated"), dist, 2, context=torch.zeros(4, 7))
     with pytest.raises(TypeError, match="reads no context"):
         swor.ESTIMATORS["relax"].make(dist, context=7)
 

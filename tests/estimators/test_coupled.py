@@ -93,8 +93,7 @@ def test_draws_have_these_probabilities(k: int) -> None:
     swor.carms(f, Categorical(logits=log_probs.expand(n, 4)), k, generator=seeded(0))
     first, last = drawn[0][:, 0], drawn[0][:, -1]
     counts = torch.bincount(4 * first + last, minlength=16).double()
-    p = (
-        pairs_of_carms(log_probs, k).flatten().clamp(min=1e-15)
-    )  # an impossible pair may be 0 up to rounding
+    # An impossible pair may be 0 up to rounding.
+    p = pairs_of_carms(log_probs, k).flatten().clamp(min=1e-15)
     z = (counts / n - p) / (p * (1 - p) / n).sqrt()
     assert z.abs().max() < 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from proofs import Problem, expected
+from proofs import Problem, exact, expected, z_scores
 from torch import Tensor
 
 import swor
@@ -18,6 +18,12 @@ def test_reinmax_is_exact_for_a_quadratic() -> None:
     problem = Problem("one_hot")
     target = problem.moments(swor.exact(quadratic, problem.dist))
     torch.testing.assert_close(mean, target, rtol=0, atol=1e-12)
+
+
+def test_values_and_gradients_by_the_cost_are_unbiased_where_f_sees_outcomes() -> None:
+    z = z_scores(swor.straight_through, "one_hots", 1, exact("one_hots"))
+    bias = (expected(swor.reinmax, "one_hots", 1) - exact("one_hots")).abs()
+    assert max(z[0], z[-1]) < 4.0 and max(bias[0], bias[-1]) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["straight_through", "reinmax", "rebar", "relax"])

@@ -1,6 +1,6 @@
 """A run of the TRL trainer on several ranks, as `accelerate launch` starts it; each writes what it got.
 
-torchrun --nproc_per_node=2 tests/train_on_ranks.py FOLDER {data-parallel,fsdp,server} [--resume CHECKPOINT]
+torchrun --nproc_per_node=2 tests/helpers/train_on_ranks.py FOLDER {data-parallel,fsdp,server} [--resume RUN]
 """
 
 from __future__ import annotations

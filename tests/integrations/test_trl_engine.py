@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections import Counter
 from itertools import combinations, permutations
@@ -79,6 +80,11 @@ def test_every_group_of_equal_prompts_gets_distinct_completions(monkeypatch):
     assert asked["temperature"] == 0.7 and asked["stop_token_ids"] == [7]
     assert [o.prompt_token_ids for o in outputs] == [[1, 2], [1, 2], [3], [3]]
     assert [o.outputs[0].token_ids for o in outputs] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_an_engine_can_be_copied():
+    engine = engines.Drawing(SimpleNamespace(sleep=3), None)
+    assert copy.copy(engine).sleep == 3
 
 
 def test_ranks_of_one_engine_take_their_part(monkeypatch):

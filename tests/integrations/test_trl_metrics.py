@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from datasets import Dataset
@@ -20,7 +22,7 @@ from problems import log_probabilities
 from tiny_trainer import trainer
 
 import swor
-from swor.integrations.trl._metrics import mean_and_spread
+from swor.integrations.trl._metrics import WeightedMetrics, mean_and_spread, ratio
 from swor.types import Sample, Scheme
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,6 +30,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def last(run, name, mode="train"):
     return run._metrics[mode][name][-1]
+
+
+def test_every_process_has_its_own_prompts():
+    run = object.__new__(WeightedMetrics)
+    run.accelerator = SimpleNamespace(process_index=1)
+    run._sample = Sample(torch.zeros(2, 3, 1), torch.zeros(2, 3), scheme="without_replacement")
+    assert torch.arange(6)[run._own].tolist() == [2, 3]
+
+
+def test_a_mean_of_nothing_is_zero():
+    assert ratio(torch.zeros(2), torch.zeros(2)) == 0.0
 
 
 # Over all sets.

@@ -172,15 +172,16 @@ def test_the_whole_domain_has_ratios_of_exactly_one(method):
     assert (swor.log_prob_set(log_p, nothing, method=method) == 0).all()
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("method", METHODS)
-def test_an_impossible_outcome_drops_out(method):
-    log_p = torch.tensor([0.4, 0.0, 0.2, 0.0], dtype=torch.float64).log()
-    log_rest = torch.tensor(0.4, dtype=torch.float64).log()
+def test_an_impossible_outcome_drops_out(method, dtype, tolerance):
+    log_p = torch.tensor([0.4, 0.0, 0.2, 0.0], dtype=dtype).log()
+    log_rest = torch.tensor(0.4, dtype=dtype).log()
     r, r2 = swor.leave_one_out(log_p, log_rest, second_order=True, method=method)
     kept = torch.tensor([0, 2])
     small, small2 = swor.leave_one_out(log_p[kept], log_rest, second_order=True)
-    assert torch.allclose(r[kept], small, rtol=0, atol=1e-12)
-    assert torch.allclose(r2[kept][:, kept], small2, rtol=0, atol=1e-12)
+    assert torch.allclose(r[kept], small, rtol=0, atol=tolerance)
+    assert torch.allclose(r2[kept][:, kept], small2, rtol=0, atol=tolerance)
     assert r.isfinite().all() and r2.isfinite().all()
     assert swor.log_prob_set(log_p, log_rest, method=method) == -torch.inf
     assert swor.log_prob_ordered(log_p, log_rest) == -torch.inf

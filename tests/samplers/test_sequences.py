@@ -104,7 +104,7 @@ def test_log_probabilities_in_half_precision_are_rounded_once(draw, gradients):
 def test_a_model_may_return_a_single_row_for_all_beams(draw, end):
     class OneRow(Table):
         def step(self, state):
-            return self.table[state[0]].unsqueeze(0), state
+            return [self.table[state[0]].unsqueeze(0), state]  # a list is a pair, too
 
     OneRow.end = end
     table = log_probabilities(3, 2)

@@ -64,12 +64,8 @@ class CompletionPolicy:
     ) -> None:
         if chunk is not None:
             check_count("chunk", chunk)
-        self.head, self.network, self.tokens, self.end = (
-            head,
-            head.network,
-            head.tokens,
-            head.tokens.end,
-        )
+        self.head, self.network, self.tokens = head, head.network, head.tokens
+        self.end = self.tokens.end
         self.length, self.ranks, self.chunk, self.drawn = length, ranks, chunk, drawn
         self.spare: Cache | None = None  # of the first prompt, for calls that only join other ranks
 

@@ -119,6 +119,9 @@ def test_an_encoder_decoder_has_a_table_of_its_own():
     sample_completions(model, PROMPTS[:1], max_new_tokens=8, **given)
     with pytest.raises(ValueError, match=r"first 8 tokens .* and 1 before it need 9"):
         sample_completions(model, PROMPTS[:1], max_new_tokens=9, **given)
+    model.config.decoder_start_token_id = model.generation_config.decoder_start_token_id = None
+    with pytest.raises(ValueError, match="the model has no decoder_start_token_id"):
+        sample_completions(model, PROMPTS[:1], max_new_tokens=1, **given)
 
 
 @pytest.mark.parametrize("name", ["llama", "t5"])

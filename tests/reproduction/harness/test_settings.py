@@ -13,9 +13,14 @@ from reproduction.harness.settings import (
     MAY_CHANGE,
     TrainingSettings,
     defaults,
+    may_change,
     read_settings,
     require_same,
 )
+from reproduction.lm.settings import LMSettings
+from reproduction.pronunciation.settings import PronunciationSettings
+from reproduction.tsp.settings import TSPSettings
+from reproduction.vae.settings import VAESettings
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,22 @@ def test_only_what_may_change_may_change() -> None:
         require_same(before, Example(seed=1, model=Model(9), data_dir=Path("y")), path)
     for said in ("seed was 0 and is 1", "model.width was 8 and is 9", "data_dir was None and is"):
         assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (LMSettings, {"epochs"}),
+        (PronunciationSettings, {"epochs"}),
+        (TSPSettings, {"steps"}),
+        (VAESettings, {"epochs", "data_dir"}),
+    ],
+)
+def test_a_resumed_run_may_be_longer_and_is_otherwise_the_same(
+    kind: type[TrainingSettings], more: set[str]
+) -> None:
+    no_numbers = {"out", "resume", "checkpoint_every", "keep_every", "keep_steps", "track"}
+    assert may_change(kind) == no_numbers | more
 
 
 def test_a_setting_that_a_run_did_not_have_yet_has_its_default(tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def test_the_commands_write_tables_and_figures(tmp_path: Path) -> None:
     assert (tmp_path / "measured" / "variance.csv").read_text() == again
     passes = pd.read_csv(tmp_path / "measured" / "pass.csv")
     assert set(passes["m"]) == {1, 2, 4} and (passes["exact"] > 0.3).all()
+    assert (passes["words_error"] < 0.5 / (5 - 1) ** 0.5).all()  # the most for five probabilities
     runs = []
     for estimator in ("unordered_set", "rloo"):
         runs.append(str(tmp_path / estimator))

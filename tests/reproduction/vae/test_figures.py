@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from reproduction.harness.drawing import smoothed
 from reproduction.harness.errors import UserError
 from reproduction.vae.command import vae_figures
 from reproduction.vae.curves import elbo_table, read_curves
@@ -62,3 +63,13 @@ def test_a_comparison_stands_for_its_runs(run: Path, tmp_path: Path) -> None:
     assert {p.name for p in both.glob("images-*")} == {"images-second.png"}
     with pytest.raises(UserError, match=f"a run of {run.name} with seed"):
         vae_figures(VAEFigures(runs=(earlier, run), out=tmp_path / "twice"))
+
+
+def test_the_curves_of_a_comparison_are_smoothed_anew(tmp_path: Path) -> None:
+    raw = [float(epoch**2) for epoch in range(12)]
+    curves = [
+        pd.DataFrame({"run": name, "seed": 0, "split": "train", "negative_elbo": raw})
+        for name in ("one", "two")
+    ]
+    pd.concat(curves).assign(smoothed=0.0).to_csv(tmp_path / "curves.csv", index=False)
+    assert list(read_curves([tmp_path], 3)["smoothed"]) == 2 * smoothed(raw, 3)

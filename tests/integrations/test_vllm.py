@@ -191,8 +191,7 @@ def test_fewer_tokens_than_by_rejection(llm):
 
     def stream(seed):
         nonlocal spent
-        while True:
-            seed += 1
+        for seed in range(seed, seed + 6400, 64):  # completion i of a request has the seed seed + i
             many = SamplingParams(n=64, max_tokens=LENGTH, seed=seed, detokenize=False)
             request = [{"prompt_token_ids": PROMPTS[0]}]
             for output in llm.generate(request, many, use_tqdm=False)[0].outputs:
@@ -201,12 +200,12 @@ def test_fewer_tokens_than_by_rejection(llm):
                 yield tokens, law(0)[tokens]
 
     for i in range(prompts):
-        swor.distinct_from_stream(stream(1000 * i), k)
+        swor.distinct_from_stream(stream(6400 * i), k)
     per_completion = completions.tokens / (k * prompts), spent / (k * prompts)
     print(
         f"tokens per distinct completion: {per_completion[0]:.2f}, by rejection {per_completion[1]:.2f}"
     )
-    assert per_completion[0] < 0.5 * per_completion[1]
+    assert per_completion[0] < 0.75 * per_completion[1]
 
 
 def test_settings_that_act_after_the_processor_are_refused(llm):

@@ -22,6 +22,8 @@ LEADERS = (OURS, USUAL)
 COLLAPSED = 210.0  # nats: a posterior that is the same for all images stays above it
 FIRST = 2  # epochs in which a run may collapse
 EPOCHS = (10, 20)
+SPLITS = {"training": "train", "validation": "valid"}
+COMPARED = f"minus {appearance(OURS).label}"
 
 
 def curves(folder: Path) -> str:
@@ -67,9 +69,9 @@ def last_values(points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def late_values(points: pd.DataFrame) -> pd.DataFrame:
+def late_values(points: pd.DataFrame, split: str = "valid") -> pd.DataFrame:
     """Return the mean −ELBO of the last window of epochs of every run."""
-    runs = points[points["split"] == "valid"].groupby(["estimator", "seed"])
+    runs = points[points["split"] == split].groupby(["estimator", "seed"])
     rows = [(*about, window_means(curve)[-1]) for about, curve in runs]
     return pd.DataFrame(rows, columns=["estimator", "seed", "value"])
 
@@ -82,17 +84,32 @@ def apart(values: pd.DataFrame) -> str:
 def late_means(folder: Path) -> str:
     """Return means over the last window of epochs, and where the validation curves are lowest."""
     points = committed_table(folder / "curves.csv")
+    late = {name: late_values(points, split) for name, split in SPLITS.items()}
     lines = []
     for name in in_order(points["estimator"]):
-        curve = points[points["estimator"] == name]
-        train, valid = (curve[curve["split"] == split] for split in ("train", "valid"))
-        lowest = valid.loc[valid["smoothed"].idxmin(), "epoch"]
-        means = [f"{window_means(part)[-1]:.1f}" for part in (train, valid)]
-        lines.append([appearance(name).label, *means, f"{lowest:.0f}"])
+        cells = [cell for values in late.values() for cell in _beside_ours(values, name)]
+        lines.append([appearance(name).label, *cells, _lowest_epochs(points, name)])
     last = int(points["epoch"].max())
-    which = f"mean of epochs {last - WINDOW + 1} to {last}"
-    header = ["estimator", f"{which}, training", f"{which}, validation"]
+    header = ["estimator"]
+    for name in SPLITS:
+        header += [
+            f"mean of epochs {last - WINDOW + 1} to {last}, {name}",
+            f"{COMPARED} ({INTERVAL})",
+        ]
     return markdown([*header, "epoch of the lowest smoothed validation"], lines)
+
+
+def _beside_ours(values: pd.DataFrame, name: str) -> tuple[str, str]:
+    """Return the values of the runs of an estimator, and how far they are from ours."""
+    own = values[values["estimator"] == name]["value"].tolist()
+    return spread(own), "–" if name == OURS else minus_ours(values, name, 1)
+
+
+def _lowest_epochs(points: pd.DataFrame, name: str) -> str:
+    """Return between which epochs the smoothed validation curves of an estimator are lowest."""
+    curves = points[(points["estimator"] == name) & (points["split"] == "valid")].groupby("seed")
+    epochs = [curve.loc[curve["smoothed"].idxmin(), "epoch"] for _, curve in curves]
+    return " to ".join(f"{epoch:.0f}" for epoch in sorted({min(epochs), max(epochs)}))
 
 
 def differences(folder: Path) -> str:
@@ -107,9 +124,8 @@ def differences(folder: Path) -> str:
         lines.append(
             [appearance(name).label, runs.size()[name], spread(runs.get_group(name)), *cells]
         )
-    compared = f"minus {appearance(OURS).label}"
     value = f"−ELBO after {points['epoch'].max():.0f} epochs"
-    header = ["estimator", "runs", value, f"{compared} ({INTERVAL})", "behind in seeds"]
+    header = ["estimator", "runs", value, f"{COMPARED} ({INTERVAL})", "behind in seeds"]
     return markdown(header, lines)
 
 

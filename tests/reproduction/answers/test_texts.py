@@ -35,6 +35,30 @@ def test_rloo_minus_the_unordered_set_estimator(ours: list[float], words: str) -
     assert vae.apart(values) == words
 
 
+def test_late_means_are_those_of_each_run(tmp_path: Path) -> None:
+    ends = {
+        ("rloo", 0): 9.0,
+        ("rloo", 1): 7.0,
+        ("unordered_set", 0): 5.0,
+        ("unordered_set", 1): 5.0,
+    }
+    rows = []
+    for (name, seed), end in ends.items():
+        for split in ("train", "valid"):
+            for epoch in range(1, 201):
+                value = end if epoch > 100 else 20.0
+                smooth = 0.0 if epoch == 110 + 10 * seed else 1.0
+                rows.append((name, seed, split, epoch, value, smooth))
+    columns = ["estimator", "seed", "split", "epoch", "negative_elbo", "smoothed"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "curves.csv", index=False)
+    lines = vae.late_means(tmp_path).splitlines()
+    apart = "+3.0 (−9.7 to +15.7)"  # 4 and 2 by seed: 3 ± t(0.975) with one degree of freedom
+    assert f"| RLOO | 9.0, 7.0 | {apart} | 9.0, 7.0 | {apart} | 110 to 120 |" in lines
+    assert (
+        "| Unordered set, built-in baseline | 5.0, 5.0 | – | 5.0, 5.0 | – | 110 to 120 |" in lines
+    )
+
+
 def test_runs_that_recover_are_counted(tmp_path: Path) -> None:
     curves = {0: [211.0, 150.0], 1: [211.0, 211.0], 2: [200.0, 140.0]}
     epochs = {1: 0, 2: 0, 5: 1, 10: 1, 20: 1}

@@ -57,6 +57,7 @@ ANSWERS: dict[str, Callable[[Path], str]] = {
     "results/vae/2-control/control.md": vae.control,
     "results/vae/20-rodeo/control.md": vae.control,
     "results/vae/20-control-epochs/control.md": vae.control_epochs,
+    "results/vae/20-late-variance/control.md": vae.control_epochs,
     "results/vae/20-control-training/control.md": vae.control_training,
     "results/lm/answer.md": lm.answer,
     "results/lm/tasks.md": lm.tasks,

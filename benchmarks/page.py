@@ -68,10 +68,10 @@ NOTES = {
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
     "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. `sampler` and "
     "`sampler and rule` are parts of `unordered`, with the softmax before them. Three limits stand beside "
-    "them: `softmax alone` normalises the logits and computes their gradient without any sample, `exponentials` "
-    "is one exponential per outcome, and `noise and top-k` is one uniform number per outcome in double "
-    "precision and the k + 1 largest of them. At 100 outcomes, the number of "
-    "operations decides the time. At this batch size, the noise and the top-k matter as well: the loss by "
+    "them: `softmax alone` normalises the logits and computes their gradient without any sample, "
+    "`exponentials` is one exponential per outcome, and `noise and top-k` is one uniform number per outcome "
+    "in double precision and the k + 1 largest of them. At 100 outcomes, the number of operations decides "
+    "the time. At this batch size, the noise and the top-k matter as well: the loss by "
     "hand draws only k numbers, and sorts nothing.",
     "sequence": "`beams` is `generate(num_beams=k)` of transformers, and `samples` is "
     "`generate(do_sample=True, num_return_sequences=k)`.",

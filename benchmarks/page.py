@@ -16,10 +16,11 @@ from measure import OUTPUT
 INTRODUCTION = """\
 # Performance
 
-What `make bench` measured, written by `make bench-page`. Every comparison is a ratio of medians over
-repeats that alternate within one run, in processor time of one thread. Times in milliseconds hold only
-for the machine named below each table. If the load is larger than the number of cores, other programs
-were running at the same time; then only the ratios are meaningful, and their last digit is not.
+This page shows the measurements of `make bench`; `make bench-page` writes it. Every comparison is a ratio
+of medians over repeats that alternate within one run, in processor time of one thread. Times in
+milliseconds hold only for the machine named below each table. If the load is larger than the number of
+cores, other programs were running at the same time; then only the ratios are meaningful, and their last
+digit is not.
 
     make bench                          # run all benchmarks
     python benchmarks/estimators.py     # run one of them
@@ -61,15 +62,17 @@ NOTES = {
     "values, which `swor.set_validate_values(False)` turns off.",
     "ratios_linear": "The limit is a single pass over memory that writes the result.",
     "ratios_growth": "The limits are a pass over memory that writes the result, and its logarithms. The "
-    "result has k² numbers for each set. Beyond the cache, writing them grows faster than their number.",
+    "result has k² numbers for each set. Beyond the cache, the time to write them grows faster than their "
+    "number.",
     "estimators": "`plain` is written by hand, with torch.multinomial. `rloo` is the same estimator by "
     "this library, `unordered` the unordered set estimator, `unchecked` the same after "
     "`swor.set_validate_values(False)`, and `compiled` the same with torch.compile. `sampler` and "
-    "`sampler and rule` are parts of it, with the softmax before them. Three limits stand beside them: "
-    "`softmax alone` normalises the logits and computes their gradient without any sample, `exponentials` is "
-    "one exponential per outcome, and `noise and top-k` is one uniform number per outcome in double "
-    "precision and the k + 1 largest of them. At 100 outcomes the number of operations counts, and at this "
-    "batch the noise and the top-k as well: by hand, only k numbers are drawn, and nothing is sorted.",
+    "`sampler and rule` are parts of `unordered`, with the softmax before them. Three limits stand beside "
+    "them: `softmax alone` normalises the logits and computes their gradient without any sample, "
+    "`exponentials` is one exponential per outcome, and `noise and top-k` is one uniform number per outcome "
+    "in double precision and the k + 1 largest of them. At 100 outcomes, the number of operations decides "
+    "the time. At this batch size, the noise and the top-k matter as well: the loss by "
+    "hand draws only k numbers, and sorts nothing.",
     "sequence": "`beams` is `generate(num_beams=k)` of transformers, and `samples` is "
     "`generate(do_sample=True, num_return_sequences=k)`.",
     "completions": "Ratios to `generate(do_sample=True, num_return_sequences=k)`: `distinct` is "

@@ -3,14 +3,15 @@
 Run it with `python examples/distributed.py --jobs 4`. The options `--backend ray` and `--backend dask` need
 the extra `cluster`. Each process has one thread.
 
-It trains a policy over a few actions, of which four are drawn in every step, with costs between 0 and 1, and
-again with 1 subtracted from all costs, which changes no optimum. `unordered_set` and `rloo` compare each
-cost with a baseline, in which the constant cancels: they learn the same again. `sum_and_sample` has no
-baseline. With positive costs it lowers the probability of every action that it draws, which keeps the policy
-exploring. With negative costs it raises them, and the policy commits to the first actions that it tries.
+It trains a policy over a few actions, of which four are drawn in every step. The costs lie between 0 and 1,
+and in a second training 1 is subtracted from all of them, which leaves the optimum as it is. `unordered_set`
+and `rloo` compare each cost with a baseline, so the constant cancels, and both trainings are the same.
+`sum_and_sample` has no baseline. With positive costs, it lowers the probability of every action that it
+draws, which keeps the policy exploring. With negative costs, it raises the probability of these actions, and
+the policy commits to the first actions that it tries.
 
-With `--actions 30`, where four independent actions seldom repeat each other, `unordered_set` and `rloo`
-are about equal, exploring matters most, and `sum_and_sample` comes first, but with positive costs only.
+With `--actions 30`, four independent actions seldom repeat each other, so `unordered_set` and `rloo` are
+about equal. Exploration matters most there, and `sum_and_sample` comes first, but only with positive costs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sample with a temperature, and estimate the gradient of the policy without the temperature.
 
 The same works for samples from an older policy. For several temperatures, the example prints the measured
-bias of the gradient, which is within the noise of the measurement, and the variance.
+bias of the gradient, which is about as large as the noise of the measurement, and the variance.
 Run it with `python examples/off_policy.py`.
 """
 

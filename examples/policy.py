@@ -5,11 +5,12 @@ Run it with `python examples/policy.py`. It prints means and standard errors ove
 - the expected cost above that of the best actions, during training, which is computed exactly, and
 - the variance of the gradient of both estimators, on the same policies.
 
-Both gradients are unbiased. That of distinct actions has the lower variance, and the more so the more certain
-the policy is, because independent actions then repeat each other. So training is faster. In the end the two
-come close to each other: the policies are nearly deterministic, and what is left to gain depends on the
-network and the learning rate, and hardly on the samples. With many more actions than samples, such as fifty
-and four, independent actions seldom repeat each other at first, and the two train about equally fast.
+Both gradients are unbiased. That of distinct actions has the lower variance. The difference grows as the
+policy becomes more certain, because independent actions then repeat each other. Training is therefore faster
+with distinct actions. In the end, the two come close to each other: the policies are nearly deterministic,
+and further progress depends on the network and the learning rate more than on the samples. With many more
+actions than samples, such as fifty actions and four samples, independent actions seldom repeat each other at
+first, and the two train about equally fast.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A shop is made on the spot: every item has three tokens, as the semantic ids of 
 recommenders have, and a user is shown by the items that they bought. A small GPT learns from the
 ratings of what it recommends. The catalogue restricts what is drawn, so it has to restrict what is
 scored too. Many recommenders draw with a mask and score without it: the first lines printed show the
-bias of that gradient beside ours, against the exact gradient. The last ones are the ratings after
-training both ways, with the same initial weights and the same users for each seed. They show how far a short
-training gets, with the spread between seeds; it is the bias that tells which way is right. Run it with
+bias of both gradients with respect to the exact gradient. The last lines are the ratings after training in
+both ways, with the same initial weights and the same users for each seed. They show what a short training
+reaches, and the spread between seeds; which way is right follows from the bias alone. Run it with
 `python examples/recommend.py`.
 """
 

@@ -35,9 +35,9 @@ def answer(folder: Path) -> str:
     return (
         f"After training for the best of {m} tours of 10 nodes, the gap to the shortest tour is {next(gap)} "
         f"from distinct samples and {next(gap)} from independent ones, a difference of {shorter.text()} "
-        f"points. After training for the best of {attempts} attempts at sorting, one of them succeeds on "
-        f"{next(share)} of the prompts from distinct samples and on {next(share)} from independent ones, a "
-        f"difference of {more.text(1)} points.\n"
+        f"percentage points. After training for the best of {attempts} attempts at sorting, one of them "
+        f"succeeds on {next(share)} of the prompts from distinct samples and on {next(share)} from "
+        f"independent ones, a difference of {more.text(1)} percentage points.\n"
     )
 
 

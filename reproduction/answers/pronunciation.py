@@ -25,5 +25,5 @@ def answer(folder: Path) -> str:
         f"variance of that of the unordered set estimator, which draws distinct ones. After {steps} steps of "
         f"fine-tuning, a random pronunciation of a held-out word is right with probability {means[OURS]:.2f} "
         f"% with the unordered set estimator and {means[COMPARED]:.2f} % with RLOO, a difference of "
-        f"{over_seeds(apart.tolist()).text()} points.\n"
+        f"{over_seeds(apart.tolist()).text()} percentage points.\n"
     )

@@ -40,20 +40,20 @@ def answer(folder: Path) -> str:
     runs = late.groupby(["problem", "method", "seed"], as_index=False)["cost"].mean()
     runs = runs.rename(columns={"method": "estimator"}).assign(value=np.log(runs["cost"]))
     gains, most = gains_of(committed_table(folder / "best_of_k.csv")), max(COMPARED)
-    saving = " and by ".join(
+    saving = " and ".join(
         f"{percent(part[part['k'] == most])} on {name.upper()}" for name, part in problems(gains)
     )
     return (
-        "After training with independent solutions (RLOO), a greedy solution costs more than after training "
-        f"with as many distinct ones (the unordered set estimator) by {differences(runs, 'rloo')}. The best "
-        f"of {most} distinct solutions costs less than the best of {most} independent ones by {saving}, with "
-        "policies that were trained without forced starts.\n"
+        "After training with independent solutions (RLOO), the cost of a greedy solution minus its cost "
+        "after training with equally many distinct solutions (the unordered set estimator) is "
+        f"{differences(runs, 'rloo')}. Relative to the best of {most} independent solutions, the best of "
+        f"{most} distinct ones saves {saving}, for policies that were trained without forced starts.\n"
     )
 
 
 def differences(runs: pd.DataFrame, other: str) -> str:
     """Format how much more another method costs than the unordered set estimator, on each problem."""
-    return " and by ".join(
+    return " and ".join(
         f"{between_runs(part, other, OURS).percent.text(1)} % on {name.upper()}"
         for name, part in problems(runs)
     )

@@ -71,8 +71,8 @@ def answer(folder: Path) -> str:
     """Return what distinct tours of a confident policy are worth, to search and to train."""
     few = best_of_k_answer(committed_table(folder / "best_of_k" / "20" / "best_of_k.csv")).strip()
     return (
-        f"{few} When this policy is trained further, RLOO, which draws independent tours, ends behind the "
-        f"unordered set estimator, which draws distinct ones, by {_continued(folder)}.\n"
+        f"{few} When this policy is trained further, RLOO, which draws independent tours, ends with a larger "
+        f"gap than the unordered set estimator, which draws distinct ones: by {_continued(folder)}.\n"
     )
 
 
@@ -82,7 +82,7 @@ def _continued(folder: Path) -> str:
     for rate in CONTINUED:
         models = committed_table(folder / f"continued-{rate}" / "paired.csv")
         parts.append(
-            f"{paired_gaps(models, USUAL).text(3)} points of the gap at the learning rate {rate}"
+            f"{paired_gaps(models, USUAL).text(3)} percentage points at the learning rate {rate}"
         )
     return " and by ".join(parts)
 

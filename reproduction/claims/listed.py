@@ -35,16 +35,16 @@ def table1(dims: int) -> tuple[Claim, ...]:
         Claim(
             where,
             "Apart from ARSM and RELAX, the estimators are in the order of the paper.",
-            "Each pair that is more than 0.1 apart in the paper is in the same order here, and the "
-            "95 % interval of its difference excludes 0.",
+            "Each pair of estimators whose log-variances differ by more than 0.1 in the paper is in the same "
+            "order here, and the 95 % interval of its difference excludes 0.",
             (name,),
             partial(vae.same_order, dims=dims),
         ),
         Claim(
             where,
             "ARSM and RELAX have the highest variances.",
-            "The 95 % intervals of their log-variance minus that of REINFORCE without a baseline, the "
-            "next in the paper, are above 0. (The paper's code for both is incorrect.)",
+            "The 95 % intervals of their log-variance minus that of REINFORCE without a baseline, which has "
+            "the next highest variance in the paper, are above 0. (The paper's code for both is incorrect.)",
             (f"{name}-all",),
             vae.highest,
         ),
@@ -122,7 +122,7 @@ PAPER = (
     ),
     Claim(
         "Section 5.1",
-        "With k = 3, its trajectory cannot be told from that of the exact gradient.",
+        "With k = 3, its trajectory cannot be distinguished from that of the exact gradient.",
         "At every step, the mean loss of 20 runs is within a tenth of the whole decrease of the exact "
         "loss, and the exact loss is between the 10th and the 90th percentile of the runs.",
         ("trajectory",),
@@ -186,9 +186,9 @@ BEYOND = (
     Claim(
         "Figure 1",
         "The enumerated variances are those of sampled gradients.",
-        "The largest deviation is below the 95 % limit for the largest of so many. Two kinds are left out, "
-        "since their standard errors are not reliable: η = −4, where rare events carry the variance, and "
-        "importance weights.",
+        "The largest deviation is below the 95 % limit for the maximum of that many deviations. Two cases "
+        "are left out, because their standard errors are not reliable: η = −4, where rare events carry the "
+        "variance, and importance weights.",
         ("monte-carlo",),
         exact.sampled_as_enumerated,
     ),
@@ -197,7 +197,7 @@ BEYOND = (
         "At 4 evaluations, tangents lower the variance of the encoder's gradient by a fifth or more.",
         "Log-variance of the unordered set estimator with tangents. It is lower than that of RLOO, and than "
         "that without tangents, by more than 0.2232, which is a fifth of the variance: both 95 % intervals "
-        "of the differences are above this number.",
+        "of the differences in log-variance are above this number.",
         ("control-variates",),
         partial(vae.controlled, ours="unordered_set_tangents", margin=0.2232),
     ),
@@ -235,8 +235,8 @@ BEYOND = (
     Claim(
         "Tours, the authors' policy",
         "The best of four distinct tours is shorter than the best of 16 independent ones.",
-        "The 95 % interval of the difference of the mean gaps is above 0. It is that of independent "
-        "measurements, which is too wide, since both have the same instances.",
+        "The 95 % interval of the difference of the mean gaps is above 0. The interval treats the two as "
+        "independent measurements, so it is too wide: both use the same instances.",
         ("best-of-k",),
         partial(tours.fewer_tours, few=4, many=16),
     ),
@@ -246,7 +246,7 @@ BEYOND = (
         Claim(
             where,
             "It reaches the target in fewer steps than RLOO.",
-            f"Steps until {target}; a run that misses it counts as its length. {POSITIVE}",
+            f"Steps until {target}; a run that misses the target counts with its full length. {POSITIVE}",
             (table,),
             sequences.fewer_steps,
         )
@@ -262,7 +262,7 @@ BEYOND = (
     *(
         Claim(
             where,
-            "Training for the best of four is better from distinct samples.",
+            "Training for the best of four works better with distinct samples than with independent ones.",
             "Best of four in the last third of training. " + POSITIVE,
             (table,),
             partial(sequences.better_best, metric=metric),
@@ -275,7 +275,7 @@ BEYOND = (
     *(
         Claim(
             "Routing with rl4co",
-            f"After training with as many solutions, its single greedy solution is better than {whose}.",
+            f"After training with equally many solutions, its greedy solution is better than {whose}.",
             "Logarithm of the greedy cost in the last third of training, on TSP and CVRP. "
             + ALL_POSITIVE,
             ("rl4co",),
@@ -309,15 +309,15 @@ BEYOND = (
     Claim(
         "Pronunciation, evaluation",
         "On the same words, pass@1 is more precise from 8 distinct samples than from 8 independent ones.",
-        "The 95 % interval of the ratio of the variances of evaluations of the same 200 words is above 1.",
+        "The variances are those of repeated evaluations of the same 200 words. The 95 % interval of their "
+        "ratio is above 1.",
         ("pronunciation-pass",),
         partial(sequences.more_precise, m=1),
     ),
     Claim(
         "Pronunciation, fine-tuning",
-        "With as many samples of a word, it trains better than RLOO.",
-        "The probability that a draw is right, held-out words. The 95 % interval of the difference of "
-        "runs with the same seed is above 0.",
+        "With equally many samples of each word, it trains better than RLOO.",
+        "Probability that one draw is right, on held-out words. " + POSITIVE,
         ("pronunciation-training",),
         sequences.better_pronunciations,
     ),

@@ -13,8 +13,8 @@ from reproduction.claims.claim import Finding
 STYLES = {"agrees": "green", "differs": "red"}
 CONVENTION = (
     "“It” is the unordered set estimator with its built-in baseline, unless the row names another one. A "
-    "positive difference is in favour of the claim. Where the claim is that two are equal, it is in favour "
-    "of the unordered set estimator. Brackets are 95 % intervals."
+    "positive difference supports the claim. If the claim is that two estimators are equal, a positive "
+    "difference means that the unordered set estimator is the better one. Brackets are 95 % intervals."
 )
 
 

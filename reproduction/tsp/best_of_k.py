@@ -181,7 +181,7 @@ def answer(rows: pd.DataFrame) -> str:
             f"{policy}, {best} is {gap}, and the best of {few} independent tours is not longer.\n"
         )
     worth = number_text(many, independent.index)
-    return f"{policy}, {worth} independent tours are needed for one as short as {best}, which is {gap}.\n"
+    return f"{policy}, it takes {worth} independent tours to match {best}, which is {gap}.\n"
 
 
 def gaps_of(table: pd.DataFrame) -> dict[str, pd.Series[float]]:

@@ -1,8 +1,8 @@
-r"""Whether enough draws decide a measured variance for it to be trusted.
+r"""Whether a measured variance rests on enough draws to be trusted.
 
 Where a policy is confident, or a rare outcome has a large cost, most estimates are alike, and the variance is
 that of a few others. If too few of these were drawn, the measured variance and its standard error are both
-too small, by any factor. So they are counted among the draws, and where the domain was enumerated, the
+too small, by any factor. So the rare draws are counted, and where the domain was enumerated, the
 number to expect is computed as well, because draws cannot tell what they missed.
 """
 

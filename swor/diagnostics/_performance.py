@@ -1,4 +1,4 @@
-"""What was measured of estimators, and a recommendation from it, in sentences."""
+"""The measurements of estimators, and a recommendation based on them, in sentences."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The arguments and the results of every method: a set without edge cases, and sums over parts of it.
 
 An impossible outcome, one of probability 0, has weight 0, and the others have the weights that they would
-have without it. The methods cannot represent a probability of 0. They are given an overwhelming mass for
-such an outcome instead: an outcome that is certain to be drawn first does not affect the others.
+have without it. The methods cannot represent a probability of 0, so they are given an
+overwhelming mass for such an outcome instead: an outcome that is certain to be drawn first does not affect
+the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Draws by inversion of the cumulative probability, with the right law for any number of outcomes.
+r"""Draws by inversion of the cumulative probability, exact for any number of outcomes.
 
 $$x = \min \{i : p_1 + \dots + p_i \ge u \, (p_1 + \dots + p_n)\}, \qquad u \sim U(0, 1]$$
 

@@ -37,9 +37,7 @@ def better_best(table: pd.DataFrame, metric: str) -> tuple[str, Decision]:
     """Compare the best of m after training on independent and on distinct samples."""
     difference = distinct_ahead(table, metric)
     gap = metric == "best_of_gap"
-    number = (
-        f"{difference.text(2 if gap else 1)} {'points of the gap' if gap else '% of the prompts'}"
-    )
+    number = f"{difference.text(2 if gap else 1)} percentage points"
     return number, above_zero([difference])
 
 
@@ -71,4 +69,4 @@ def better_pronunciations(curves: pd.DataFrame) -> tuple[str, Decision]:
     _, end = at_the_end(curves)
     apart = (100 * (end.loc[f"{OURS} mean"] - end.loc["rloo mean"])["sampled"]).dropna().tolist()
     difference = over_seeds(apart)
-    return f"{difference.text()} points", above_zero([difference])
+    return f"{difference.text()} percentage points", above_zero([difference])

@@ -69,7 +69,7 @@ def paired_gaps(paired: pd.DataFrame, other: str) -> Interval:
 def shorter_final_tours(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:
     """Compare the tours of final models on the same instances."""
     difference = paired_gaps(paired, other)
-    return f"{difference.text(4)} points of the gap", above_zero([difference])
+    return f"{difference.text(4)} percentage points", above_zero([difference])
 
 
 def final_tours_on_par(paired: pd.DataFrame, other: str) -> tuple[str, Decision]:
@@ -96,7 +96,7 @@ def fewer_tours(growth: pd.DataFrame, few: int, many: int) -> tuple[str, Decisio
     rows = growth.set_index(["method", "k"])[["gap", "gap_error"]]
     ours, other = (tuple(rows.loc[at]) for at in (("distinct", few), ("sampling", many)))
     difference = between_measurements(other, ours)
-    return f"{difference.text(3)} points of the gap", above_zero([difference])
+    return f"{difference.text(3)} percentage points", above_zero([difference])
 
 
 def ahead_of(training: pd.DataFrame, other: str, problems: Sequence[str]) -> tuple[str, Decision]:

@@ -1,4 +1,4 @@
-"""Prompts and completions as tokens: which of them end and pad completions, and checks of all."""
+"""Prompts and completions as token ids: the end and padding tokens, and checks of all arguments."""
 
 from __future__ import annotations
 

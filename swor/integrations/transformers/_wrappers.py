@@ -1,6 +1,6 @@
 """What a model is wrapped in: adapters, compilers, and wrappers that spread it over ranks.
 
-Every call of a model that is spread over ranks is a call by all of them.
+If a model is spread over ranks, all of them have to take part in every call of it.
 """
 
 from __future__ import annotations

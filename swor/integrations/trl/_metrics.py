@@ -1,6 +1,6 @@
 r"""TRL's metrics as expectations over the model's completions, from distinct ones.
 
-Distinct completions are no sample of the model by themselves: the unlikely ones are over-represented. So a
+Distinct completions are not independent samples of the model: unlikely ones are over-represented. So a
 mean over completions is $\sum_s w_s f_s$ with the weights of :func:`swor.unordered_set`, which is unbiased
 for every prompt, and a mean over tokens is the ratio of two such means. :class:`WeightedMetrics` puts them
 in the place of what TRL has logged.

@@ -1,6 +1,6 @@
 """Rewards and advantages of groups of completions, one group per prompt.
 
-A prompt without rewards is left out; a single completion cannot be.
+A prompt without rewards is left out. A single completion cannot be left out, since that would be biased.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ An engine takes the place of ``vllm.LLM`` while the trainer is made, so that TRL
 weights into it, and lets it sleep, as ever. For a server, the client of the main process is replaced: it
 draws the completions of all processes, and the sample is sent to all of them.
 
-The weights of completions come from the log-probabilities of the engine, since these are the law of the
-draws, and since the mass outside is a sum there: with those of the trainer, which differ by rounding, it
-would be $1 - \sum p$, of which nothing is left if the policy is sure.
+The weights of completions come from the log-probabilities of the engine, for two reasons. The engine draws
+the completions with them, and it computes the mass of all other completions as a sum of positive terms. The
+log-probabilities of the trainer differ by rounding. With them, this mass would be $1 - \sum p$, of which
+nothing is left if the policy is nearly certain.
 """
 
 from __future__ import annotations

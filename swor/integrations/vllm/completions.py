@@ -2,8 +2,8 @@
 
 They are drawn in rounds (:class:`swor.DistinctRounds`). The first round is an ordinary request for n
 completions of every prompt. Requests of later rounds carry the tree of all draws with them, and a logits
-processor leaves these out. So no part of the engine keeps anything, and all requests of a round run beside
-each other. With top_k, the processor truncates the logits of all rounds.
+processor leaves these draws out. So the engine keeps no state, and all requests of a round run in parallel.
+With top_k, the processor truncates the logits of all rounds.
 """
 
 from __future__ import annotations

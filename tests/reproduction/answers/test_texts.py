@@ -160,8 +160,8 @@ def test_training_from_the_authors_policy_is_compared_at_both_learning_rates(
         file = tmp_path / f"continued-{rate}" / "paired.csv"
         pd.DataFrame(rows, columns=["estimator", "seed", "gap"]).to_csv(file, index=False)
     text = tsp.answer(tmp_path)
-    assert "by +0.040 (−0.087 to +0.167) points of the gap at the learning rate 1e-4" in text
-    assert "and by −0.020 (−0.147 to +0.107) points of the gap at the learning rate 1e-5" in text
+    assert "by +0.040 (−0.087 to +0.167) percentage points at the learning rate 1e-4" in text
+    assert "and by −0.020 (−0.147 to +0.107) percentage points at the learning rate 1e-5" in text
 
 
 def test_every_validation_and_their_mean_are_compared(tmp_path: Path) -> None:

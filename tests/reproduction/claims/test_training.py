@@ -268,4 +268,4 @@ def test_runs_of_one_seed_are_compared() -> None:
             for m in ("rloo mean", "unordered_set mean")]  # fmt: skip
     curves = pd.DataFrame(rows, columns=["method", "seed", "step", "sampled"])
     number, decision = sequences.better_pronunciations(curves)
-    assert number == "+1.00 (+1.00 to +1.00) points" and decision == "agrees"
+    assert number == "+1.00 (+1.00 to +1.00) percentage points" and decision == "agrees"

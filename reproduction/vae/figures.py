@@ -83,9 +83,9 @@ def _curves_panel(ax: Axes, groups: Sequence[Group], smoothing: int) -> None:
         thin: dict[str, Any] = {"color": look.colour, "linewidth": 0.6, "alpha": 0.5}
         for curve in group.curves:
             ax.plot(curve["epoch"], curve["negative_elbo"], **thin)
+            late += curve["smoothed"].iloc[len(curve) // 5 :].tolist()
         for smooth in group.smoothed:
             ax.plot(smooth.index, smooth, label=label, **style)
-            late += smooth.iloc[len(smooth) // 5 :].tolist()
             label = "_"  # one entry for all seeds
     # The first steps are far above the rest and would hide it.
     margin = max(late) - min(late)

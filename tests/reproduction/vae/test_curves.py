@@ -86,6 +86,8 @@ def test_many_seeds_have_one_thick_line(seeds: int, thick: int) -> None:
     lines = [line for line in ax.lines if line.get_linewidth() > 1]
     assert len(lines) == thick
     assert lines[-1].get_ydata()[-1] == (8.0 + seeds - 1 if thick == seeds else 9.5)
+    low, high = ax.get_ylim()
+    assert low < 8.0 and high > 8.0 + seeds - 1  # no run is outside of the panel
 
 
 def test_long_runs_have_the_lowest_mean_of_as_many_epochs_as_in_the_paper() -> None:

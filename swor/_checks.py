@@ -144,7 +144,7 @@ def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     if _precision(given.dtype) != _precision(like.dtype):
         raise TypeError(
             f"{name} has dtype {given.dtype} and {like_name} {like.dtype}; expected the same dtype. "
-            f"Convert one of them, for instance with {name}.to({like.dtype})."
+            f"Convert one of them, for instance with {name}.to({_precision(like.dtype)})."
         )
 
 
@@ -221,6 +221,18 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1, cure: st
             f"in {dtype}. Normalise with torch.log_softmax(logits, -1), in the same precision, and check "
             f"the logits for NaN.{cure}"
         )
+
+
+def check_set(total: Tensor, dtype: torch.dtype) -> None:
+    """Check that the probabilities of a set do not exceed 1, as those of equal outcomes may."""
+    if may_validate(total):
+        _, most = _range(total)
+        if not most <= 1.0 + TOLERANCE[dtype]:
+            raise ValueError(
+                f"the probabilities of the outcomes in a set sum to {most:.6g}; expected at most 1. Give "
+                "outcomes that all differ, each with its log-probability as a whole; normalise logits with "
+                "torch.log_softmax(logits, -1) first, and check them for NaN."
+            )
 
 
 def check_distinct(log_p: Tensor) -> None:

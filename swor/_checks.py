@@ -134,6 +134,16 @@ def check_finite(name: str, given: Tensor, *, minus_infinity: bool = False) -> N
         )
 
 
+def check_policy(log_p: Tensor) -> None:
+    """Check that log-probabilities under another policy than the one sampled from are at most 0."""
+    check_finite("log_p", log_p, minus_infinity=True)
+    if may_validate(log_p) and log_p.numel() and log_p.amax().item() > TOLERANCE[log_p.dtype]:
+        raise ValueError(
+            f"log_p contains {log_p.amax().item():.6g}; expected log-probabilities, at most 0. Pass the "
+            "log-probability of every sample under the policy, not its negative, a logit or a probability."
+        )
+
+
 def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     """Check that two tensors have the same device and precision; half precision counts as float32."""
     if given.device != like.device:

@@ -27,6 +27,7 @@ from swor._checks import (
     check_finite,
     check_log_probs,
     check_not_nan,
+    check_policy,
     check_same,
     check_shape,
     check_tensor,
@@ -217,7 +218,7 @@ class Weights:
             log_p: the log-probability of every sample under $p$, with gradient, (*batch, k).
         """
         check_numbers("log_p", log_p, self.weight, "the weights")
-        check_finite("log_p", log_p, minus_infinity=True)
+        check_policy(log_p)
         weight, rows = off_policy(
             self.weight, self.baseline_weights, self.log_p.detach(), log_p.detach(), self.log_ratios
         )

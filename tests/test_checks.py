@@ -400,6 +400,22 @@ BAD = {
         lambda: swor.distinct_from_stream([("a", None)], 1),
         "the log-probability of 'a' is None; expected a finite number",
     ),
+    "a stream of outcomes alone": (
+        lambda: swor.distinct_from_stream(["first", "second"], 1),
+        "a draw is 'first'; expected a pair of an outcome and its log-probability",
+    ),
+    "rounds of outcomes alone": (
+        lambda: swor.DistinctRounds(lambda missing, kept: [[7]], batch=1).draw(1),
+        "a draw is 7; expected a pair of an outcome and its log-probability",
+    ),
+    "the negative of the log-probability of another policy": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, log_p=-DISTINCT.log_p),
+        "log_p contains .*; expected log-probabilities, at most 0. .*not its negative",
+    ),
+    "probabilities of another policy": (
+        lambda: swor.best_of(DISTINCT, 2).loss(COST, log_p=DISTINCT.log_p.exp()),
+        "log_p contains .*; expected log-probabilities, at most 0",
+    ),
     "variance of NaN": (
         lambda: swor.murthy_variance(DISTINCT, COST * torch.nan),
         "cost contains NaN",

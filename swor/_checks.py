@@ -137,9 +137,14 @@ def check_finite(name: str, given: Tensor, *, minus_infinity: bool = False) -> N
 def check_policy(log_p: Tensor) -> None:
     """Check that log-probabilities under another policy than the one sampled from are at most 0."""
     check_finite("log_p", log_p, minus_infinity=True)
+    check_probabilities("log_p", log_p)
+
+
+def check_probabilities(name: str, log_p: Tensor) -> None:
+    """Check that no log-probability is above 0, up to rounding, as a negated one or a logit may be."""
     if may_validate(log_p) and log_p.numel() and log_p.amax().item() > TOLERANCE[log_p.dtype]:
         raise ValueError(
-            f"log_p contains {log_p.amax().item():.6g}; expected log-probabilities, at most 0. Pass the "
+            f"{name} contains {log_p.amax().item():.6g}; expected log-probabilities, at most 0. Pass the "
             "log-probability of every sample under the policy, not its negative, a logit or a probability."
         )
 

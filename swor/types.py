@@ -28,6 +28,7 @@ from swor._checks import (
     check_log_probs,
     check_not_nan,
     check_policy,
+    check_probabilities,
     check_same,
     check_shape,
     check_tensor,
@@ -272,6 +273,8 @@ def require(sample: object, rule: str, *schemes: Scheme) -> None:
             f"{'; or '.join(scheme.samplers for scheme in schemes)}."
         )
     check_log_probs("sample.log_p", sample.log_p)
+    if sample.log_rest is None:  # otherwise both are normalised together
+        check_probabilities("sample.log_p", sample.log_p)
     sample.require(rule, *schemes)
 
 

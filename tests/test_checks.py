@@ -412,6 +412,12 @@ BAD = {
         lambda: swor.unordered_set(DISTINCT).loss(COST, log_p=-DISTINCT.log_p),
         "log_p contains .*; expected log-probabilities, at most 0. .*not its negative",
     ),
+    "a sample made by hand with negated log-probabilities": (
+        lambda: swor.rloo(
+            swor.Sample(INDEPENDENT.value, -INDEPENDENT.log_p, scheme="with_replacement")
+        ),
+        "sample.log_p contains .*; expected log-probabilities, at most 0. .*not its negative",
+    ),
     "probabilities of another policy": (
         lambda: swor.best_of(DISTINCT, 2).loss(COST, log_p=DISTINCT.log_p.exp()),
         "log_p contains .*; expected log-probabilities, at most 0",

@@ -134,6 +134,21 @@ def check_finite(name: str, given: Tensor, *, minus_infinity: bool = False) -> N
         )
 
 
+def check_policy(log_p: Tensor) -> None:
+    """Check that log-probabilities under another policy than the one sampled from are at most 0."""
+    check_finite("log_p", log_p, minus_infinity=True)
+    check_probabilities("log_p", log_p)
+
+
+def check_probabilities(name: str, log_p: Tensor) -> None:
+    """Check that no log-probability is above 0, up to rounding, as a negated one or a logit may be."""
+    if may_validate(log_p) and log_p.numel() and log_p.amax().item() > TOLERANCE[log_p.dtype]:
+        raise ValueError(
+            f"{name} contains {log_p.amax().item():.6g}; expected log-probabilities, at most 0. Pass the "
+            "log-probability of every sample under the policy, not its negative, a logit or a probability."
+        )
+
+
 def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     """Check that two tensors have the same device and precision; half precision counts as float32."""
     if given.device != like.device:
@@ -144,7 +159,7 @@ def check_same(name: str, given: Tensor, like_name: str, like: Tensor) -> None:
     if _precision(given.dtype) != _precision(like.dtype):
         raise TypeError(
             f"{name} has dtype {given.dtype} and {like_name} {like.dtype}; expected the same dtype. "
-            f"Convert one of them, for instance with {name}.to({like.dtype})."
+            f"Convert one of them, for instance with {name}.to({_precision(like.dtype)})."
         )
 
 
@@ -221,6 +236,18 @@ def check_normalized(total: Tensor, dtype: torch.dtype, steps: int = 1, cure: st
             f"in {dtype}. Normalise with torch.log_softmax(logits, -1), in the same precision, and check "
             f"the logits for NaN.{cure}"
         )
+
+
+def check_set(total: Tensor, dtype: torch.dtype) -> None:
+    """Check that the probabilities of a set do not exceed 1, as those of equal outcomes may."""
+    if may_validate(total):
+        _, most = _range(total)
+        if not most <= 1.0 + TOLERANCE[dtype]:
+            raise ValueError(
+                f"the probabilities of the outcomes in a set sum to {most:.6g}; expected at most 1. Give "
+                "outcomes that all differ, each with its log-probability as a whole; normalise logits with "
+                "torch.log_softmax(logits, -1) first, and check them for NaN."
+            )
 
 
 def check_distinct(log_p: Tensor) -> None:

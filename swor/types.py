@@ -27,6 +27,8 @@ from swor._checks import (
     check_finite,
     check_log_probs,
     check_not_nan,
+    check_policy,
+    check_probabilities,
     check_same,
     check_shape,
     check_tensor,
@@ -217,7 +219,7 @@ class Weights:
             log_p: the log-probability of every sample under $p$, with gradient, (*batch, k).
         """
         check_numbers("log_p", log_p, self.weight, "the weights")
-        check_finite("log_p", log_p, minus_infinity=True)
+        check_policy(log_p)
         weight, rows = off_policy(
             self.weight, self.baseline_weights, self.log_p.detach(), log_p.detach(), self.log_ratios
         )
@@ -271,6 +273,8 @@ def require(sample: object, rule: str, *schemes: Scheme) -> None:
             f"{'; or '.join(scheme.samplers for scheme in schemes)}."
         )
     check_log_probs("sample.log_p", sample.log_p)
+    if sample.log_rest is None:  # otherwise both are normalised together
+        check_probabilities("sample.log_p", sample.log_p)
     sample.require(rule, *schemes)
 
 

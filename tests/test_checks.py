@@ -148,7 +148,31 @@ BAD = {
     ),
     "unnormalised set": (
         lambda: swor.leave_one_out(torch.tensor([0.7, 0.7]).log()),
-        "sum to 1.4; expected 1",
+        "sum to 1.4; expected at most 1.*log_softmax",
+    ),
+    "an outcome twice in a sample made by hand": (
+        lambda: swor.unordered_set(
+            swor.Sample(
+                torch.zeros(2), torch.tensor([0.9, 0.9]).log(), scheme="without_replacement"
+            )
+        ),
+        "sum to 1.8; expected at most 1. Give outcomes that all differ",
+    ),
+    "a reward in double precision beside half precision": (
+        lambda: swor.advantages(torch.tensor([-1.0, -1.0]).bfloat16(), torch.ones(2).double()),
+        r"dtype torch.float64 and log_p torch.bfloat16; .* with reward.to\(torch.float32\)",
+    ),
+    "a control variate without its mean": (
+        lambda: swor.controlled(swor.unordered_set(DISTINCT), COST, COST),
+        r"control is a tensor of shape \(2, 3\); expected a KnownMean.*swor.additive",
+    ),
+    "a context that a network was not made for": (
+        lambda: swor.AdditiveTable(1, 5, context=7)(torch.zeros(2, 3)),
+        r"given \(2, 3\); expected \(…, 7\).*Pass the context",
+    ),
+    "a control variate for another size": (
+        lambda: swor.ControlVariate(2, 3)(torch.zeros(4, 1, 3, 5)),
+        r"given \(4, 1, 15\); expected \(…, 6\).*Make another",
     ),
     "whole numbers": (
         lambda: swor.gumbel_top_k(torch.zeros(3, dtype=torch.long), 2),
@@ -375,6 +399,28 @@ BAD = {
     "a stream without log-probabilities": (
         lambda: swor.distinct_from_stream([("a", None)], 1),
         "the log-probability of 'a' is None; expected a finite number",
+    ),
+    "a stream of outcomes alone": (
+        lambda: swor.distinct_from_stream(["first", "second"], 1),
+        "a draw is 'first'; expected a pair of an outcome and its log-probability",
+    ),
+    "rounds of outcomes alone": (
+        lambda: swor.DistinctRounds(lambda missing, kept: [[7]], batch=1).draw(1),
+        "a draw is 7; expected a pair of an outcome and its log-probability",
+    ),
+    "the negative of the log-probability of another policy": (
+        lambda: swor.unordered_set(DISTINCT).loss(COST, log_p=-DISTINCT.log_p),
+        "log_p contains .*; expected log-probabilities, at most 0. .*not its negative",
+    ),
+    "a sample made by hand with negated log-probabilities": (
+        lambda: swor.rloo(
+            swor.Sample(INDEPENDENT.value, -INDEPENDENT.log_p, scheme="with_replacement")
+        ),
+        "sample.log_p contains .*; expected log-probabilities, at most 0. .*not its negative",
+    ),
+    "probabilities of another policy": (
+        lambda: swor.best_of(DISTINCT, 2).loss(COST, log_p=DISTINCT.log_p.exp()),
+        "log_p contains .*; expected log-probabilities, at most 0",
     ),
     "variance of NaN": (
         lambda: swor.murthy_variance(DISTINCT, COST * torch.nan),

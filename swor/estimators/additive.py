@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from swor.estimators.control import additive, controlled
-from swor.estimators.learning import WithState, zero_at_first
+from swor.estimators.learning import WithState, check_width, zero_at_first
 from swor.rules.reinforce import rloo
 from swor.rules.unordered_set import unordered_set
 from swor.samplers.distributions import draw, factorized
@@ -61,6 +61,12 @@ class AdditiveTable(nn.Module):
 
     def forward(self, context: Tensor) -> Tensor:
         """Map contexts (*batch, width) to tables (*batch, n, c)."""
+        check_width(
+            context,
+            self.layers,
+            "Pass the context for which the network was made, as context=… to an estimator, or make another "
+            "network, for this context or, where none is passed, for the n c log-probabilities.",
+        )
         table: Tensor = self.layers(context).unflatten(-1, self.shape)
         return table
 

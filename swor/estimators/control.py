@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from swor._checks import check_finite, check_same, check_shape
+from swor._checks import check_finite, check_same, check_shape, kind
 from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
 from swor.types import Weights, check_numbers, without_impossible
@@ -66,6 +66,11 @@ def controlled(weights: Weights, cost: Tensor, control: KnownMean) -> Tensor:
     >>> g = swor.additive(dist, s.value, table)
     >>> swor.controlled(swor.unordered_set(s), s.value.sqrt(), g).mean().backward()
     """
+    if not isinstance(control, KnownMean):
+        raise TypeError(
+            f"control is {kind(control)}; expected a KnownMean: g of every sample, and its mean. Make it "
+            "with swor.additive(dist, value, table), or swor.KnownMean(value, mean) if you know the mean."
+        )
     check_numbers("cost", cost, weights.weight, "the weights")
     check_numbers("control.value", control.value, weights.log_p, "the weights")
     check_shape(

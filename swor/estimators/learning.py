@@ -65,6 +65,16 @@ def zero_at_first(
     return nn.Sequential(*layers, last)
 
 
+def check_width(given: Tensor, layers: nn.Sequential, cure: str) -> None:
+    """Check that a network of :func:`zero_at_first` was made for as many numbers as it is given."""
+    first = layers[0]
+    if isinstance(first, nn.Linear) and given.shape[-1:] != (first.in_features,):
+        raise ValueError(
+            f"the network was given {tuple(given.shape)}; expected (…, {first.in_features}), the width that "
+            f"it was made for. {cure}"
+        )
+
+
 LARGEST = 2.0  # of a scale; 1 is the whole of the prediction
 
 

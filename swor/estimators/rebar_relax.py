@@ -19,7 +19,7 @@ from swor.estimators._variables import (
     tempered_softmax,
     variables_of,
 )
-from swor.estimators.learning import WithState, zero_at_first
+from swor.estimators.learning import WithState, check_width, zero_at_first
 from swor.samplers.distributions import factorized
 from swor.samplers.products import Factorized
 from swor.types import Cost
@@ -62,7 +62,14 @@ class ControlVariate(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Map perturbed log-probabilities (*batch, k, n, c) to (*batch, k)."""
-        out: Tensor = self.layers(z.flatten(-2))
+        flat = z.flatten(-2)
+        check_width(
+            flat,
+            self.layers,
+            "Make another for distributions of this size, for instance with "
+            "ESTIMATORS['relax'].make(dist).",
+        )
+        out: Tensor = self.layers(flat)
         return out.squeeze(-1)
 
 

@@ -13,7 +13,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from swor._checks import check_log_probs, check_normalized, check_not_nan, check_one_per_set
+from swor._checks import check_log_probs, check_not_nan, check_one_per_set, check_set
 from swor.math import _integral, _orderings, _subsets
 from swor.math._blocks import in_blocks, split
 from swor.math._interface import Interior, LeftOut, interior
@@ -250,7 +250,7 @@ def _checked(log_p: Tensor, log_rest: Tensor | None) -> tuple[Tensor, Tensor]:
     full = log_p.to(working_dtype(log_p.dtype))
     if log_rest is None:
         log_sum = full.logsumexp(-1)
-        check_normalized(log_sum.clamp(min=0.0).exp(), log_p.dtype)
+        check_set(log_sum.exp(), log_p.dtype)
         return full, log_outside(log_sum)
     check_one_per_set("log_rest", log_rest, log_p)
     return full, log_rest.to(full.dtype)

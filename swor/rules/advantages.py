@@ -50,7 +50,8 @@ def advantages(
         m: the number of draws of "best_of", or the order of "log_success"; None for "mean".
 
     Returns:
-        (*batch, k), without gradient
+        (*batch, k), without gradient. A place that is left over, of log-probability −inf, has the advantage
+        0. Leave it out of the sum, because 0 · (−inf) is NaN, and count it among the k.
 
     >>> log_p = torch.tensor([0.5, 0.25]).log()
     >>> advantages(log_p, torch.tensor([1.0, 0.0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from swor._checks import check_count, check_finite, may_inspect
+from swor._checks import check_count, check_policy, may_inspect
 from swor.math._best_of.weights import BestOfWeights, best_of_variance, best_of_weights
 from swor.math._murthy import murthy
 from swor.math.ratios import complete
@@ -119,7 +119,7 @@ def target_policy(sample: Sample, log_p: Tensor | None) -> Tensor:
     if log_p is None:
         return sample.log_p
     check_numbers("log_p", log_p, sample.log_p, "the sample")
-    check_finite("log_p", log_p, minus_infinity=True)
+    check_policy(log_p)
     return log_p
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from swor._checks import DRAW_WHOLE, check_count
 from swor.samplers._distinct import threshold, to_sample
 from swor.samplers._tables import DistinctValues
-from swor.samplers.streams import NOTHING_LEFT, check_new, check_outcome, drawn_mass, to_log_prob
+from swor.samplers.streams import NOTHING_LEFT, check_new, drawn_mass, to_log_prob, to_pair
 from swor.types import Sample
 
 Outcome = TypeVar("Outcome", bound=Hashable)
@@ -158,8 +158,7 @@ class DistinctRounds(Generic[Outcome]):
     def _keep(self, element: int, pairs: Sequence[tuple[Outcome, float | Tensor]], k: int) -> None:
         """Keep the outcomes that are new, up to k of them."""
         position, log_p = self._position[element], self._log_p[element]
-        for outcome, given in pairs:
-            check_outcome(outcome)
+        for outcome, given in map(to_pair, pairs):
             if outcome not in position and len(position) < k:
                 position[outcome] = self._draws[element]
                 self.outcomes[element].append(outcome)

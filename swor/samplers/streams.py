@@ -62,8 +62,8 @@ def distinct_from_stream(
     first: dict[Outcome, int] = {}
     log_p: list[Tensor] = []
     mass, repeats = 0.0, 0
-    for position, (outcome, given) in enumerate(stream):
-        check_outcome(outcome)
+    for position, draw in enumerate(stream):
+        outcome, given = to_pair(draw)
         repeats += 1
         if outcome not in first:
             first[outcome] = position
@@ -77,7 +77,20 @@ def distinct_from_stream(
     return list(first), _sample_of(list(first.values()), log_p, generator)
 
 
-def check_outcome(outcome: Any) -> None:
+def to_pair(draw: tuple[Outcome, float | Tensor]) -> tuple[Outcome, float | Tensor]:
+    """Return an outcome, which can be recognised when it is drawn again, and its log-probability."""
+    try:
+        outcome, given = draw
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"a draw is {draw!r}; expected a pair of an outcome and its log-probability. Give, for example, "
+            "(tuple(tokens.tolist()), log_p), with the log-probability under the distribution sampled from."
+        ) from None
+    _check_outcome(outcome)
+    return outcome, given
+
+
+def _check_outcome(outcome: Any) -> None:
     """Check that an outcome can be recognised when it is drawn again."""
     parts = outcome if isinstance(outcome, tuple) else (outcome,)
     tensor = any(isinstance(part, Tensor) for part in parts)

@@ -191,8 +191,8 @@ def test_fewer_tokens_than_by_rejection(llm):
 
     def stream(seed):
         nonlocal spent
-        for seed in range(seed, seed + 6400, 64):  # completion i of a request has the seed seed + i
-            many = SamplingParams(n=64, max_tokens=LENGTH, seed=seed, detokenize=False)
+        for first in range(seed, seed + 6400, 64):  # completion i has the seed first + i
+            many = SamplingParams(n=64, max_tokens=LENGTH, seed=first, detokenize=False)
             request = [{"prompt_token_ids": PROMPTS[0]}]
             for output in llm.generate(request, many, use_tqdm=False)[0].outputs:
                 tokens = tuple(output.token_ids)

@@ -40,6 +40,30 @@ def test_they_are_unbiased(name: str, m: int | None, given: bool) -> None:
     torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12)
 
 
+def test_the_ratio_of_whole_completions_corrects_for_another_policy() -> None:
+    """As in a second step with the same completions: for the mean reward, and not for the best of m."""
+    problem, old = Problem(5), log_probabilities(5, seed=3)
+    sample, probability = distinct(old, 3)
+    f, log_p = problem.value().detach(), problem.log_probs[sample.value]
+    for name, m, corrected in (("mean", None, True), ("best_of", 2, False)):
+        a = swor.advantages(sample.log_p, f[sample.value], objective=name, m=m)
+        estimate = (probability * (a * (log_p - sample.log_p).exp()).mean(-1)).sum()
+        (found,) = torch.autograd.grad(estimate, problem.theta, retain_graph=True)
+        target = objective(f, problem.log_probs, name, m)
+        (exact,) = torch.autograd.grad(target, problem.theta, retain_graph=True)
+        assert ((found - exact).abs().max() < 1e-12) == corrected
+
+
+def test_places_that_are_left_over_have_no_advantage() -> None:
+    log_p = torch.tensor([0.7, 0.3, 0.0]).log().requires_grad_()
+    given = {"log_rest": torch.tensor(-torch.inf)}
+    a = swor.advantages(log_p, torch.tensor([1.0, 0.0, torch.nan]), **given)
+    assert a[2] == 0
+    loss = torch.where(a != 0, a * log_p, 0.0).mean()
+    (found,) = torch.autograd.grad(loss, log_p)
+    torch.testing.assert_close(found, torch.tensor([0.21, -0.21, 0.0]))
+
+
 def test_without_duplicates_they_are_those_of_rloo() -> None:
     reward = torch.tensor([3.0, 1.0, 2.0, 0.0], dtype=torch.float64)
     log_p = torch.full((4,), -60.0, dtype=torch.float64)

@@ -136,7 +136,8 @@ def check_prompts(
             f"prompt {int(empty.long().argmax())} is empty; expected at least one token. Begin it "
             "with the model's bos_token_id."
         )
-    check_token_ids("input_ids", input_ids.masked_fill(mask == 0, 0), _embedded(model))
+    cure = "mask padding with attention_mask"
+    check_token_ids("input_ids", input_ids.masked_fill(mask == 0, 0), _embedded(model), cure)
     if given is None:
         _check_not_padded(input_ids, tokens, underlying(model).config)
     elif not underlying(model).config.is_encoder_decoder:
@@ -149,7 +150,7 @@ def _embedded(model: PreTrainedModel) -> int | None:
     return getattr(underlying(model).get_input_embeddings(), "num_embeddings", None)
 
 
-def check_token_ids(name: str, ids: Tensor, symbols: int | None) -> None:
+def check_token_ids(name: str, ids: Tensor, symbols: int | None, cure: str) -> None:
     """Check that token ids are in the vocabulary; the embedding of another one is a bare index error."""
     if symbols is None or ids.numel() == 0:
         return
@@ -157,8 +158,7 @@ def check_token_ids(name: str, ids: Tensor, symbols: int | None) -> None:
     if least < 0 or most >= symbols:
         raise ValueError(
             f"{name} contains the token {least if least < 0 else most}, but the model has {symbols} tokens; "
-            f"expected ids from 0 to {symbols - 1}. Tokenise with the tokenizer of this model, or mask "
-            "padding with attention_mask."
+            f"expected ids from 0 to {symbols - 1}. Tokenise with the tokenizer of this model, or {cure}."
         )
 
 
@@ -197,4 +197,6 @@ def check_value(value: Tensor, prompts: Prompts, symbols: int) -> None:
         )
     batch = len(prompts.input_ids)
     check_shape("value", value, (batch, *value.shape[1:]), "completions of every prompt")
-    check_token_ids("value", torch.where(prompts.tokens.counted(value), value, 0), symbols)
+    cure = "put padding only after the end token, which belongs to a completion that has ended"
+    counted = prompts.tokens.counted(value)
+    check_token_ids("value", torch.where(counted, value, 0), symbols, cure)

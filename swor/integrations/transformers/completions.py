@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from swor._checks import check_count
+from swor._checks import check_count, kind
 from swor.integrations.transformers._head import Head, Processor
 from swor.integrations.transformers._networks import network_of
 from swor.integrations.transformers._policy import CompletionPolicy
@@ -223,6 +223,11 @@ def _policy(
 ) -> CompletionPolicy:
     """Return the distribution over completions of up to ``length`` tokens."""
     if catalogue is not None:
+        if not isinstance(catalogue, Catalogue):
+            raise TypeError(
+                f"catalogue is {kind(catalogue)}; expected a Catalogue. Make it once with Catalogue(items), "
+                "from the token ids of every item."
+            )
         catalogue.check(prompts.tokens, vocabulary(model), length)
     ranks = ranks_of(model, prompts.input_ids.device)
     network = network_of(model, prompts.input_ids, prompts.mask, sharded=ranks is not None)

@@ -293,3 +293,6 @@ def test_items_that_are_no_lists_of_tokens() -> None:
             Catalogue(items)
     with pytest.raises(TypeError, match="value is a list; expected a tensor"):
         Catalogue(ITEMS).index([[1, 2]])
+    ids, mask = masks("gpt2")
+    with pytest.raises(TypeError, match=r"catalogue is a list; expected a Catalogue.*\(items\)"):
+        sample_completions(tiny("gpt2"), ids, mask, k=1, max_new_tokens=LENGTH, catalogue=ITEMS)

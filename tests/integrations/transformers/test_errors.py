@@ -155,6 +155,11 @@ def test_completions_that_are_no_tokens():
     value = torch.tensor([[[1, SYMBOLS]], [[1, 2]]])
     with pytest.raises(ValueError, match=f"value contains the token {SYMBOLS}"):
         completion_log_probs(model, PROMPTS, value, attention_mask=LEFT, eos_token_id=end)
+    ignored = torch.tensor([[[1, -100]], [[1, 2]]])
+    with pytest.raises(
+        ValueError, match=r"value contains the token -100.*padding only after the end"
+    ):
+        completion_log_probs(model, PROMPTS, ignored, attention_mask=LEFT, eos_token_id=end)
     with pytest.raises(TypeError, match="value is a list; expected a tensor"):
         completion_log_probs(model, PROMPTS, value.tolist(), attention_mask=LEFT)
 

@@ -50,8 +50,8 @@ def summary(extra):
 def test_the_page_says_what_enumeration_finds():
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     runs, bias, error = summary(extra=0)
-    assert f"takes {runs:.1f} runs with a bias of {bias:.3f} (root mean square)" in text
-    assert f"within a total error of {error:.3f}" in text
+    assert f"takes {runs:.1f} runs and has a bias of {bias:.3f} (root mean square)" in text
+    assert f"part of a total error of {error:.3f}" in text
     runs, bias, error = summary(extra=1)
     assert bias <= 1e-12
     assert f"`extra=1` takes {runs:.1f} runs, has no bias, and an error of {error:.3f}" in text

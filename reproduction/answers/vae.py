@@ -11,7 +11,7 @@ from reproduction.harness.appearance import appearance, in_order
 from reproduction.harness.settings import read_settings
 from reproduction.harness.statistics import INTERVAL, OURS, behind, between_runs, minus, minus_ours
 from reproduction.harness.tables import committed_table, markdown, read_table
-from reproduction.vae.curves import elbo_table, spread, window_means
+from reproduction.vae.curves import SPLITS, elbo_table, spread, window_means
 from reproduction.vae.published import PAPER, WINDOW
 from reproduction.vae.settings import VAESettings, VAEVariance
 from reproduction.vae.variance import TABLE, Measurement, comparisons
@@ -22,7 +22,6 @@ LEADERS = (OURS, USUAL)
 COLLAPSED = 210.0  # nats: a posterior that is the same for all images stays above it
 FIRST = 2  # epochs in which a run may collapse
 EPOCHS = (10, 20)
-SPLITS = {"training": "train", "validation": "valid"}
 COMPARED = f"minus {appearance(OURS).label}"
 
 
@@ -84,14 +83,14 @@ def apart(values: pd.DataFrame) -> str:
 def late_means(folder: Path) -> str:
     """Return means over the last window of epochs, and where the validation curves are lowest."""
     points = committed_table(folder / "curves.csv")
-    late = {name: late_values(points, split) for name, split in SPLITS.items()}
+    late = [late_values(points, split) for split in SPLITS]
     lines = []
     for name in in_order(points["estimator"]):
-        cells = [cell for values in late.values() for cell in _beside_ours(values, name)]
+        cells = [cell for values in late for cell in _beside_ours(values, name)]
         lines.append([appearance(name).label, *cells, _lowest_epochs(points, name)])
     last = int(points["epoch"].max())
     header = ["estimator"]
-    for name in SPLITS:
+    for name in SPLITS.values():
         header += [
             f"mean of epochs {last - WINDOW + 1} to {last}, {name}",
             f"{COMPARED} ({INTERVAL})",

@@ -34,6 +34,7 @@ DETAILS = {
 }
 """Settings that are not the usual ones, in words."""
 CURVES = "curves.csv"
+SPLITS = {"train": "training", "valid": "validation"}
 SETTINGS = [*Domain._fields, "estimator", "k", *DETAILS]
 """Columns that tell runs apart, except for the seed; tables may lack some of them."""
 

@@ -28,13 +28,12 @@ from reproduction.harness.models import MODEL, load_model
 from reproduction.harness.settings import read_settings
 from reproduction.harness.statistics import minus
 from reproduction.harness.task import seeded
-from reproduction.vae.curves import Group, by_domain, common_details, grouped, spread
+from reproduction.vae.curves import SPLITS, Group, by_domain, common_details, grouped, spread
 from reproduction.vae.model import CategoricalVAE
 from reproduction.vae.published import PAPER
 from reproduction.vae.settings import VAESettings
 from reproduction.vae.task import make_vae
 
-SPLITS = {"train": "training", "valid": "validation"}
 COLUMNS = 12  # images of a row
 
 
